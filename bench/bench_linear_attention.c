@@ -1,6 +1,7 @@
-/* Measures the gated delta rule beside causal attention of as many heads of the same size:
- * processor time of forward and backward by the length of the row, and how often the speed of
- * attention that is.
+/* Measures the ops with a decaying state beside causal attention: processor time of forward and
+ * backward by the length of the row, and how often the speed of attention that is. gated_delta has
+ * as many heads as the attention, of the same size; mamba2 twice as many of half the size, in one
+ * group, with states of 128 for each channel, as models have them.
  *
  * Usage: bench_linear_attention [longest row (8192)]. Set OMP_NUM_THREADS=1 on a shared machine.
  */
@@ -17,7 +18,7 @@
 #include "lathe/plugin.h"
 #include "plug/host_table.h"
 
-enum { REPEATS = 5, H = 8, D = 128 };
+enum { REPEATS = 5, H = 8, D = 128, MAMBA_HEADS = 16, STATE = 128 };
 
 static double now(void)
 {
@@ -176,44 +177,61 @@ static const lathe_op_kernel *best(const lathe_op_kernel *kernels, int32_t n, vo
     return &kernels[chosen];
 }
 
-static void time_delta(int64_t tokens, int32_t dtype, double out[2])
+/* An op with a decaying state: heads of v and of q and k, and the size of a key. */
+typedef struct scan_shape {
+    const char *name;
+    int64_t heads, key_heads, key_dim;
+    int32_t has_skip, reserved;
+} scan_shape;
+
+static void time_scan(const scan_shape *shape, int64_t tokens, int32_t dtype, double out[2])
 {
-    const lathe_plugin *plugin = plugin_of("op", "gated_delta");
+    const lathe_plugin *plugin = plugin_of("op", shape->name);
     const lathe_op_v1 *op = plugin->table;
     const lathe_device_info device = {.size = sizeof device, .host_memory = 1};
     const lathe_value values[4] = {{.type = LATHE_T_INT, .is_set = 1, .i = tokens},
-                                   {.type = LATHE_T_INT, .is_set = 1, .i = H},
-                                   {.type = LATHE_T_INT, .is_set = 1, .i = H},
+                                   {.type = LATHE_T_INT, .is_set = 1, .i = shape->heads},
+                                   {.type = LATHE_T_INT, .is_set = 1, .i = shape->key_heads},
                                    {.type = LATHE_T_FLOAT, .is_set = 1, .f = 1.0}};
+    const int64_t keys = shape->key_heads * shape->key_dim, n = tokens * shape->heads;
     const lathe_desc wide = lathe_desc_2d(dtype, tokens, H * D),
-                     small = lathe_desc_2d(LATHE_F32, tokens, H),
+                     key = lathe_desc_2d(dtype, tokens, keys),
+                     small = lathe_desc_2d(LATHE_F32, tokens, shape->heads),
                      absent = {LATHE_ABSENT, 0, {1, 1, 1, 1}};
-    const lathe_desc in[8] = {wide, wide, wide, wide, small, small, absent, absent};
+    const lathe_desc in[9] = {
+        wide, key, key, wide, small, small, absent, shape->has_skip ? small : absent, absent};
     timed t = {.run = run_op};
-    if (plugin->create(lathe_host_get(), values, 4, &t.self) != LATHE_OK)
+    if (plugin->create(lathe_host_get(), values, plugin->n_fields, &t.self) != LATHE_OK)
         exit(1);
-    /* keys of length 1 at most, as a family has them */
-    const float most = 1.0f / sqrtf((float)D);
-    const void *x[8] = {random_tensor(tokens * H * D, dtype, -1.0f, 1.0f),
-                        random_tensor(tokens * H * D, dtype, -most, most),
-                        random_tensor(tokens * H * D, dtype, -most, most),
+    /* keys of length 1 at most, as a family of gated_delta has them */
+    const float most = 1.0f / sqrtf((float)shape->key_dim);
+    const void *x[9] = {random_tensor(tokens * H * D, dtype, -1.0f, 1.0f),
+                        random_tensor(tokens * keys, dtype, -most, most),
+                        random_tensor(tokens * keys, dtype, -most, most),
                         random_tensor(tokens * H * D, dtype, -1.0f, 1.0f),
-                        random_tensor(tokens * H, LATHE_F32, -0.3f, 0.0f),
-                        random_tensor(tokens * H, LATHE_F32, 0.0f, 1.0f)};
-    void *y[6] = {memory(tokens * H * D * 4), memory(tokens * H * D * 4),
-                  memory(tokens * H * D * 4), memory(tokens * H * 4), memory(tokens * H * 4)};
+                        random_tensor(n, LATHE_F32, -0.3f, 0.0f),
+                        random_tensor(n, LATHE_F32, 0.0f, 1.0f),
+                        NULL,
+                        random_tensor(n, LATHE_F32, 0.0f, 1.0f)};
+    void *y[7] = {memory(tokens * H * D * 4),
+                  memory(tokens * H * D * 4),
+                  memory(tokens * H * D * 4),
+                  memory(n * 4),
+                  memory(n * 4),
+                  NULL,
+                  memory(n * 4)};
     t.calls[0] = t.calls[1] = (lathe_op_call){.size = sizeof t.calls[0],
                                               .in = in + 1,
                                               .out = &wide,
-                                              .n_in = 6,
+                                              .n_in = op->n_in,
                                               .n_out = 1,
                                               .may_overwrite = ~0u,
                                               .n_threads = lathe_parallel_threads(),
                                               .device = &device};
     t.calls[1].in = in;
-    t.calls[1].n_in = 8;
+    t.calls[1].n_in = op->n_in + 2;
     t.calls[1].out = in + 1;
-    t.calls[1].n_out = 6;
+    t.calls[1].n_out = op->n_in;
     for (int pass = 0; pass < 2; pass++) {
         t.kernels[pass] =
             best(pass ? op->backward->kernels : op->kernels, op->n_kernels, t.self, &t.calls[pass]);
@@ -223,9 +241,9 @@ static void time_delta(int64_t tokens, int32_t dtype, double out[2])
         out[pass] = median(&t, pass);
         lathe_host_get()->free(scratch);
     }
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 7; i++)
         lathe_host_get()->free(y[i]);
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 8; i++) {
         void *m;
         memcpy(&m, &x[i], sizeof m);
         lathe_host_get()->free(m);
@@ -235,19 +253,24 @@ static void time_delta(int64_t tokens, int32_t dtype, double out[2])
 
 int main(int argc, char **argv)
 {
+    static const scan_shape scans[] = {{"gated_delta", H, H, D, 0, 0},
+                                       {"mamba2", MAMBA_HEADS, 1, STATE, 1, 0}};
     const int64_t longest = argc > 1 ? strtoll(argv[1], NULL, 10) : 8192;
     (void)printf("%d heads of %d, one row, %d threads; ms of processor time, forward / backward\n",
                  H, D, lathe_parallel_threads());
     for (int32_t dtype = LATHE_F32; dtype <= LATHE_BF16; dtype++)
         for (int64_t tokens = 512; tokens <= longest; tokens *= 2) {
-            double attention[2], delta[2];
+            double attention[2], scan[2];
             time_attention(tokens, dtype, attention);
-            time_delta(tokens, dtype, delta);
-            (void)printf("%-4s T %6lld  attention %8.1f / %8.1f  gated_delta %8.1f / %8.1f  %.2f "
-                         "of attention's speed\n",
-                         lathe_dtype_name(dtype), (long long)tokens, 1e3 * attention[0],
-                         1e3 * attention[1], 1e3 * delta[0], 1e3 * delta[1],
-                         (attention[0] + attention[1]) / (delta[0] + delta[1]));
+            (void)printf("%-4s T %6lld  attention %8.1f / %8.1f", lathe_dtype_name(dtype),
+                         (long long)tokens, 1e3 * attention[0], 1e3 * attention[1]);
+            for (size_t i = 0; i < sizeof scans / sizeof scans[0]; i++) {
+                time_scan(&scans[i], tokens, dtype, scan);
+                (void)printf("  %s %8.1f / %8.1f  %.2f of attention's speed", scans[i].name,
+                             1e3 * scan[0], 1e3 * scan[1],
+                             (attention[0] + attention[1]) / (scan[0] + scan[1]));
+            }
+            (void)printf("\n");
         }
     return 0;
 }

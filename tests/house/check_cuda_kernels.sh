@@ -16,11 +16,13 @@ any=8
 # backend is for problems that cuDNN does not support.
 # backward<float, 1, 1> of softmax: for f32 rows that cannot be read four elements at a time, a warp keeps two rows in
 # registers. ptxas keeps two registers in memory on sm_80 and sm_90a, and four on sm_89.
-# gated_delta_forward and _backward: some thirty addresses of parts of a chunk, which live through the whole kernel; each is
-# read once for a product of up to 64 x 512 elements. On sm_100 ptxas keeps all of them in registers.
+# gated_delta and mamba2 (plugins/ops/shared/scan_rule.h): some thirty addresses of parts of a chunk, which live through the
+# whole kernel; each is read once for a product of up to 64 x 512 elements. On sm_100 ptxas keeps all of them in registers.
 known=$'make_dk_dv<4>\tsm_100\t72\nbackward<float, 1, 1>\tsm_89\t16'
 for arch in sm_80 sm_89 sm_90a; do
-    known+=$'\n'"gated_delta_backward"$'\t'"$arch"$'\t248\n'"gated_delta_forward"$'\t'"$arch"$'\t320'
+    for op in gated_delta mamba2; do
+        known+=$'\n'"${op}_backward"$'\t'"$arch"$'\t296\n'"${op}_forward"$'\t'"$arch"$'\t320\n'"${op}_sum"$'\t'"$arch"$'\t16'
+    done
 done
 
 find "$1" -name '*.usage' -exec cat {} + | { command c++filt 2>/dev/null || cat; } |

@@ -1,15 +1,16 @@
-/* The gated delta rule for one instruction set of the CPU. Each delta_<set>.c includes this file
- * once, with DELTA_KERNELS defined as the name of its table, and is compiled for its set. */
+/* Linear attention with a decaying state for one instruction set of the CPU. Each scan_<set>.c
+ * includes this file once, with SCAN_KERNELS defined as the name of its table, and is compiled for
+ * its set. */
 #include <math.h>
 
-#include "gated_delta.h"
 #include "lathe/kit/op_kit.h"
+#include "scan.h"
 
 #if defined(__AVX512F__) || defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
-/* Vectors of VL floats; a tile of a product has ROWS rows of DELTA_TILE floats in registers. */
+/* Vectors of VL floats; a tile of a product has ROWS rows of SCAN_TILE floats in registers. */
 #if defined(__AVX512F__)
 enum { VL = 16, ROWS = 8 };
 #elif defined(__AVX2__)
@@ -17,7 +18,7 @@ enum { VL = 8, ROWS = 6 };
 #else
 enum { VL = 4, ROWS = 2 };
 #endif
-enum { VECTORS = DELTA_TILE / VL };
+enum { VECTORS = SCAN_TILE / VL };
 
 typedef float vf __attribute__((vector_size(VL * 4)));
 typedef float vf_any __attribute__((vector_size(VL * 4), aligned(4), may_alias));
@@ -36,8 +37,8 @@ INLINE vf fused(float a, vf b, vf c)
 #endif
 }
 
-#define DELTA_RULE static
-#define DELTA_EMPTY                                                                                \
+#define SCAN_RULE static
+#define SCAN_EMPTY                                                                                 \
     {                                                                                              \
         0                                                                                          \
     }
@@ -51,7 +52,7 @@ INLINE void sync(void)
 {
 }
 
-/* `rows` rows of DELTA_TILE columns of a product; rows is a constant where this is inlined. */
+/* `rows` rows of SCAN_TILE columns of a product; rows is a constant where this is inlined. */
 INLINE void tile(int rows, int64_t k, const float *a, int64_t a_row, int64_t a_col, const float *b,
                  int64_t b_ld, float *c, int64_t c_ld, int adds)
 {
@@ -91,7 +92,7 @@ static void few_rows(int64_t m, int64_t k, const float *a, int64_t a_row, int64_
 static void multiply(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row, int64_t a_col,
                      const float *b, int64_t b_ld, float *c, int64_t c_ld, int adds)
 {
-    for (int64_t j = 0; j < n; j += DELTA_TILE) {
+    for (int64_t j = 0; j < n; j += SCAN_TILE) {
         int64_t i = 0;
         for (; i + ROWS <= m; i += ROWS)
             tile(ROWS, k, a + i * a_row, a_row, a_col, b + j, b_ld, c + i * c_ld + j, c_ld, adds);
@@ -101,14 +102,14 @@ static void multiply(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_
     }
 }
 
-/* n is a multiple of DELTA_TILE: sums of the elements at one place of the tiles, then in order. */
+/* n is a multiple of SCAN_TILE: sums of the elements at one place of the tiles, then in order. */
 static float dot(const float *x, const float *y, int64_t n)
 {
-    float part[DELTA_TILE] = {0}, sum = 0.0f;
-    for (int64_t i = 0; i < n; i += DELTA_TILE)
-        for (int j = 0; j < DELTA_TILE; j++)
+    float part[SCAN_TILE] = {0}, sum = 0.0f;
+    for (int64_t i = 0; i < n; i += SCAN_TILE)
+        for (int j = 0; j < SCAN_TILE; j++)
             part[j] += x[i + j] * y[i + j];
-    for (int j = 0; j < DELTA_TILE; j++)
+    for (int j = 0; j < SCAN_TILE; j++)
         sum += part[j];
     return sum;
 }
@@ -148,6 +149,6 @@ static void transpose(const float *from, int64_t from_ld, int64_t rows, int64_t 
                 to[c * to_ld + i] = from[i * from_ld + c];
 }
 
-#include "delta_rule.h"
+#include "scan_rule.h"
 
-const delta_kernels DELTA_KERNELS = {delta_forward_item, delta_backward_item};
+const scan_functions SCAN_KERNELS = {scan_forward_item, scan_backward_item, scan_sum_item};
