@@ -15,7 +15,8 @@ function(lathe_add_plugin kind name)
   if(LATHE_SANITIZE) # loops take three to seven times as long to compile with -O3 as with the build's own -O1
     list(REMOVE_ITEM A_OPTIONS -O3)
   endif()
-  if(kind STREQUAL model) # a family describes its graph once at the start, and -O3 compiles twice as long
+  # A family describes its graph once at the start, and -O3 compiles twice as long.
+  if(kind STREQUAL model AND CMAKE_BUILD_TYPE STREQUAL Release AND NOT "${A_OPTIONS}" MATCHES "-O")
     list(APPEND A_OPTIONS -O1)
   endif()
   add_library(${target} MODULE ${A_SOURCES})

@@ -143,6 +143,7 @@ int32_t lathe_change_effect(const char *name)
         {"stage.*", LATHE_CHANGE_OBJECTIVE},
         {"adapter.*", LATHE_CHANGE_OBJECTIVE},
         {"quant.*", LATHE_CHANGE_OBJECTIVE},
+        {"moe.*", LATHE_CHANGE_OBJECTIVE},
         {"reward.version", 0},
         {"reward.timeout_seconds", LATHE_CHANGE_QUIET}, /* a slow reward is an error, not a score */
         {"reward.retries", LATHE_CHANGE_QUIET},         /* so is one that fails */

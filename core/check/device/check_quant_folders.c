@@ -1,5 +1,6 @@
 /* Checks how a format is written into a model's folder and read again: quantization_config,
  * metadata tensors, and planes with values that a damaged or hostile file may hold. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -23,12 +24,8 @@ typedef struct folder {
 static const char *get(void *ctx, const char *path)
 {
     const folder *f = ctx;
-    if (path[0] == '/')
-        return lathe_json_scalar(&f->s->arena, lathe_json_at(f->root, path + 1));
-    const json_t *value = f->group != NULL ? lathe_json_at(f->group, path) : NULL;
-    if (value == NULL || json_is_null(value))
-        value = lathe_json_at(f->config, path);
-    return lathe_json_scalar(&f->s->arena, value);
+    return lathe_json_scalar(&f->s->arena,
+                             lathe_quant_config_at(f->root, f->group, f->config, path));
 }
 
 static const void *tensor(void *ctx, const char *suffix, lathe_desc *out)
@@ -153,7 +150,6 @@ static lathe_status own_planes_pass(lathe__subject *s, void *self, const lathe__
 /* The instance that read_config understands gives the same weight from the same files. */
 static lathe_status same_weight(lathe__subject *s, void *self, void *other, const lathe__weight *w)
 {
-
     lathe__weight copy;
     void *a, *b;
     LATHE_TRY(copy_planes(s, self, other, w, &copy));
@@ -375,43 +371,55 @@ static lathe_status try_config(folder *f)
     return LATHE_OK;
 }
 
-/* Replaces each scalar below a node by each of several values, one at a time. */
+static int set_member(json_t *node, const char *key, size_t i, json_t *value)
+{
+    return json_is_array(node) ? json_array_set_new(node, i, value)
+                               : json_object_set_new(node, key, value);
+}
+
+/* Reads the configuration with each of several values in place of a scalar: member `key` of an
+ * object, or element i of a list. */
+static lathe_status try_values_of(folder *f, json_t *node, const char *key, size_t i, json_t *value)
+{
+    static const char *const edits[] = {"null",       "\"nonsense\"", "\"\"", "-1",    "0",
+                                        "1000000000", "1e300",        "true", "false", "{}"};
+    char where[128];
+    lathe_status status = LATHE_OK;
+    if (key != NULL)
+        (void)snprintf(where, sizeof where, "\"%s\"", key);
+    else
+        (void)snprintf(where, sizeof where, "element %zu of a list", i);
+    json_incref(value);
+    for (size_t k = 0; k < sizeof edits / sizeof *edits && status == LATHE_OK; k++) {
+        json_t *edit = json_loads(edits[k], JSON_DECODE_ANY, NULL);
+        if (edit == NULL || set_member(node, key, i, edit) != 0)
+            status = lathe_error(LATHE_E_NOMEM, "a configuration");
+        else
+            status = try_config(f);
+        if (status != LATHE_OK)
+            status = lathe_error_context(status, "with %s as %s", edits[k], where);
+    }
+    if (set_member(node, key, i, value) != 0 && status == LATHE_OK)
+        status = lathe_error(LATHE_E_NOMEM, "a configuration");
+    return status;
+}
+
+/* Does so for each scalar below a node. */
 static lathe_status try_edits(folder *f, json_t *node)
 {
     const char *key;
     json_t *value;
     size_t i;
     if (json_is_array(node)) {
-        json_array_foreach(node, i, value) if (json_is_object(value) || json_is_array(value))
-            LATHE_TRY(try_edits(f, value));
+        json_array_foreach(node, i, value) LATHE_TRY(json_is_object(value) || json_is_array(value)
+                                                         ? try_edits(f, value)
+                                                         : try_values_of(f, node, NULL, i, value));
         return LATHE_OK;
     }
-    json_object_foreach(node, key, value)
-    {
-        if (json_is_object(value) || json_is_array(value)) {
-            LATHE_TRY(try_edits(f, value));
-            continue;
-        }
-        json_t *const edits[] = {json_null(),      json_string("nonsense"),
-                                 json_string(""),  json_integer(-1),
-                                 json_integer(0),  json_integer(1 << 30),
-                                 json_real(1e300), json_true(),
-                                 json_false(),     json_object()};
-        enum { N_EDITS = sizeof edits / sizeof *edits };
-        json_t *before = json_incref(value);
-        lathe_status status = LATHE_OK;
-        for (i = 0; i < N_EDITS; i++) { /* setting a key that is there keeps the order */
-            if (json_object_set_new(node, key, edits[i]) != 0)
-                status = lathe_error(LATHE_E_NOMEM, "a configuration");
-            if (status == LATHE_OK)
-                status = try_config(f);
-            if (status != LATHE_OK)
-                status = lathe_error_context(status, "with another value of \"%s\"", key);
-        }
-        if (json_object_set_new(node, key, before) != 0 && status == LATHE_OK)
-            status = lathe_error(LATHE_E_NOMEM, "a configuration");
-        LATHE_TRY(status);
-    }
+    json_object_foreach(node, key, value) /* setting a key that is there keeps the order */
+        LATHE_TRY(json_is_object(value) || json_is_array(value)
+                      ? try_edits(f, value)
+                      : try_values_of(f, node, key, 0, value));
     return LATHE_OK;
 }
 

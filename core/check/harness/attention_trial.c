@@ -221,7 +221,9 @@ lathe_status lathe__attention_trial_compare(const lathe__attention_trial *t, dou
                        : t->p.dtype == LATHE_BF16 ? 0x1p-8
                                                   : 0x1p-11;
     const double group = (double)(t->p.n_heads / t->p.n_kv_heads);
-    const double bound = 6.0 * eps + 0x1p-24 * 4.0 * (double)(t->p.t_k + t->p.head_dim) * group;
+    const int64_t value_dim = lathe_attention_value_dim(&t->p);
+    const int64_t width = value_dim > t->p.head_dim ? value_dim : t->p.head_dim;
+    const double bound = 6.0 * eps + 0x1p-24 * 4.0 * (double)(t->p.t_k + width) * group;
     for (int k = LATHE__O; k < LATHE__N_ATTENTION_TENSORS; k++) {
         double top = 1e-30, error = 0;
         if (k > LATHE__O && !t->p.need_backward)

@@ -120,7 +120,8 @@ static lathe_status fill_weights(const lathe_saved_state *saved, const model_fil
 }
 
 /* Checks that each master has the shape of its row. If the run trains, each rounded row must
- * have a master. */
+ * have a master; but a bias of a router, which moves without an optimizer, goes on from the file's
+ * value if the run that wrote the checkpoint did not move it. */
 static lathe_status check_masters(const lathe_saved_state *saved, const char *dir,
                                   const model_files *files)
 {
@@ -132,7 +133,7 @@ static lathe_status check_masters(const lathe_saved_state *saved, const char *di
                   lathe_desc_count(&t->desc) != lathe_desc_count(&row->desc)))
             return lathe_error(LATHE_E_SHAPE, "%s: '%s' has another shape or dtype than the run's",
                                t->file, row->name);
-        if (!saved->checkpoints->reads_rounded && t == NULL && lathe_param_changes(row) &&
+        if (!saved->checkpoints->reads_rounded && t == NULL && (row->trainable || row->is_merged) &&
             !row->in_adapter && lathe_dtype_bytes(file->desc.dtype) < 4)
             return lathe_error(LATHE_E_CORRUPT,
                                "%s: '%s' was saved in %s, and its fp32 master is not in "

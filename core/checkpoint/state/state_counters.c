@@ -189,8 +189,8 @@ void lathe__state_loads_put(const lathe_expert_loads *loads, lathe_buffer *b)
     lathe_buffer_puts(b, "],\n");
 }
 
-lathe_status lathe__state_loads_read(const json_t *root, const char *path,
-                                     const lathe_expert_loads *loads, double *out)
+lathe_status lathe__state_loads_check(const json_t *root, const char *path,
+                                      const lathe_expert_loads *loads)
 {
     const json_t *list = json_object_get(root, "expert_loads");
     if ((int64_t)json_array_size(list) != loads->n)
@@ -199,6 +199,14 @@ lathe_status lathe__state_loads_read(const json_t *root, const char *path,
                            "and the run counts those of %lld: finish the step with the same "
                            "moe.bias_rate",
                            path, (long long)json_array_size(list), (long long)loads->n);
+    return LATHE_OK;
+}
+
+lathe_status lathe__state_loads_read(const json_t *root, const char *path,
+                                     const lathe_expert_loads *loads, double *out)
+{
+    const json_t *list = json_object_get(root, "expert_loads");
+    LATHE_TRY(lathe__state_loads_check(root, path, loads));
     for (int64_t i = 0; i < loads->n; i++) {
         LATHE_TRY(bits(json_array_get(list, (size_t)i), path, "expert_loads", &out[i]));
         if (!(out[i] >= 0.0 && isfinite(out[i])))

@@ -15,7 +15,10 @@ void lathe__state_sums_put(const lathe_accumulated *sum, lathe_buffer *b);
 /** The loads of experts as a member "expert_loads" of run.json, and a comma after it; nothing if
  *  there are none. */
 void lathe__state_loads_put(const lathe_expert_loads *loads, lathe_buffer *b);
-/** Reads them. out: [loads->n]. LATHE_E_CONFIG: the state has none, or those of other routers. */
+/** LATHE_E_CONFIG: the state has none, or those of other routers. */
+lathe_status lathe__state_loads_check(const json_t *root, const char *path,
+                                      const lathe_expert_loads *loads);
+/** Checks and reads them. out: [loads->n] */
 lathe_status lathe__state_loads_read(const json_t *root, const char *path,
                                      const lathe_expert_loads *loads, double *out);
 

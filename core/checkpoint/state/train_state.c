@@ -167,16 +167,17 @@ static lathe_status check_precision(const lathe_saved_state *saved, const json_t
     return LATHE_OK;
 }
 
-/* Checks that a state in the middle of a step has the run's precision. */
+/* Checks that a state in the middle of a step has the run's precision, and counts its experts. */
 static lathe_status check_middle(const lathe_saved_state *saved, const json_t *root,
                                  const char *path)
 {
     const json_t *accumulated = json_object_get(root, "accumulated");
     const lathe_accumulated middle = {.backwards = 1};
     lathe_counters at = {0};
-    return json_integer_value(json_object_get(accumulated, "backwards")) > 0
-               ? check_precision(saved, root, path, &at, &middle)
-               : LATHE_OK;
+    if (json_integer_value(json_object_get(accumulated, "backwards")) <= 0)
+        return LATHE_OK;
+    LATHE_TRY(check_precision(saved, root, path, &at, &middle));
+    return lathe__state_loads_check(root, path, saved->loads);
 }
 
 /* Warns of differences that change the rounding of the same step: another device or number of
@@ -315,6 +316,7 @@ lathe_status lathe__train_state_read(const lathe_saved_state *saved, const char 
 {
     lathe_arena arena = LATHE_ARENA_INIT;
     lathe_safetensors *slots = NULL, *gradients = NULL, *average = NULL, *stage = NULL;
+    double *loads = NULL; /* of experts, in the step that is not finished */
     json_t *root = NULL;
     lathe_counters at;
     lathe_accumulated sum;
@@ -344,6 +346,12 @@ lathe_status lathe__train_state_read(const lathe_saved_state *saved, const char 
                                             lathe_loader_seek(saved->data->loader, &at.cursor));
     if (status != LATHE_OK)
         goto out;
+    loads = lathe_arena_alloc(&arena, (saved->loads->n + 1) * (int64_t)sizeof *loads);
+    status = loads != NULL ? LATHE_OK : LATHE_E_NOMEM;
+    if (status == LATHE_OK && sum.backwards > 0)
+        status = lathe__state_loads_read(root, path, saved->loads, loads);
+    if (status != LATHE_OK) /* from here on the run's state is overwritten */
+        goto out;
     if (!has_slots && (status = lathe__state_slots_read(saved, slots)) != LATHE_OK)
         goto out;
     if ((status = lathe__state_rows_read(saved, gradients, LATHE_ROWS_GRADIENTS)) != LATHE_OK)
@@ -355,9 +363,8 @@ lathe_status lathe__train_state_read(const lathe_saved_state *saved, const char 
     if (stage && (status = lathe_safetensors_check(stage)) != LATHE_OK)
         goto out;
     lathe_expert_loads_clear(saved->loads);
-    if (sum.backwards > 0 && (status = lathe__state_loads_read(root, path, saved->loads,
-                                                               saved->loads->counts)) != LATHE_OK)
-        goto out;
+    if (sum.backwards > 0 && saved->loads->n > 0)
+        memcpy(saved->loads->counts, loads, (size_t)saved->loads->n * sizeof *loads);
     *saved->at = at;
     *saved->sum = sum;
     lathe__batch_rows_read(saved, gradients);

@@ -351,11 +351,16 @@ static lathe_status model_expert_load(void *arg, const char *correction, lathe_v
     lathe_graph *g = b->build.graph;
     lathe_params *params = b->config->params;
     const int32_t param = lathe_params_find(params, correction);
-    const lathe_desc *desc = &g->values[chosen].desc;
+    lathe_desc desc;
     if (b->model != LATHE_MODEL_POLICY)
         return LATHE_OK;
-    if (param < 0 || params->rows[param]->role != LATHE_ROLE_BUFFER || desc->dtype != LATHE_F32 ||
-        lathe_desc_count(desc) != lathe_desc_count(&params->rows[param]->desc))
+    LATHE_TRY(lathe_graph_api_get()->desc(g, chosen, &desc));
+    for (int32_t i = 0; i < p->n_loads; i++)
+        if (p->loads[i].param == param)
+            return lathe_error(LATHE_E_PLUGIN, "%s: build() tells the load of '%s' twice",
+                               b->config->model->family.component->plugin->name, correction);
+    if (param < 0 || params->rows[param]->role != LATHE_ROLE_BUFFER || desc.dtype != LATHE_F32 ||
+        lathe_desc_count(&desc) != lathe_desc_count(&params->rows[param]->desc))
         return lathe_error(LATHE_E_PLUGIN,
                            "%s: build() tells the load of experts for '%s', which is no buffer "
                            "with a number for each of them",
@@ -366,7 +371,7 @@ static lathe_status model_expert_load(void *arg, const char *correction, lathe_v
         return LATHE_E_NOMEM;
     if (p->n_loads > 0)
         memcpy(grown, p->loads, (size_t)p->n_loads * sizeof *grown);
-    grown[p->n_loads] = (lathe_program_load){param, (int32_t)lathe_desc_count(desc), chosen};
+    grown[p->n_loads] = (lathe_program_load){param, (int32_t)lathe_desc_count(&desc), chosen};
     p->loads = grown;
     p->n_loads++;
     lathe_graph_output(g, chosen);

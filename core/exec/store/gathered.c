@@ -76,7 +76,7 @@ lathe_status lathe_store_checksum(const lathe_store *store, double *out)
         uint32_t check = 0;
         if (store->gathers && store->rows[i].gathered[p->format ? 1 : 0].gather >= 0)
             check = store->gathers->checks[i];
-        else if (p->trainable)
+        else if (p->trainable || p->is_moved)
             LATHE_TRY(check_row(store, i, &check));
         else
             continue;

@@ -279,16 +279,24 @@ typedef struct reading {
     const lathe_quant_layer *layer; /* NULL: no particular one */
 } reading;
 
+const json_t *lathe_quant_config_at(const json_t *root, const json_t *group, const json_t *config,
+                                    const char *path)
+{
+    if (path[0] == '/')
+        return lathe_json_at(root, path + 1);
+    const json_t *value = group != NULL ? lathe_json_at(group, path) : NULL;
+    if (value == NULL || json_is_null(value)) /* null is absent, as in compressed-tensors */
+        value = lathe_json_at(config, path);
+    return value;
+}
+
 /* lathe_quant_config.get */
 static const char *get(void *ctx, const char *path)
 {
     const reading *r = ctx;
-    if (path[0] == '/')
-        return lathe_json_scalar(&r->source->arena, lathe_json_at(r->source->root, path + 1));
-    const json_t *value = lathe_json_at(r->group->object, path);
-    if (value == NULL || json_is_null(value)) /* null is absent, as in compressed-tensors */
-        value = lathe_json_at(r->source->config, path);
-    return lathe_json_scalar(&r->source->arena, value);
+    const lathe_quant_source *s = r->source;
+    return lathe_json_scalar(&r->source->arena,
+                             lathe_quant_config_at(s->root, r->group->object, s->config, path));
 }
 
 /* lathe_quant_config.tensor */

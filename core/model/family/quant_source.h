@@ -31,6 +31,12 @@ lathe_status lathe_quant_source_create(lathe_registry *registry, const char *pla
                                        const char *config_json, const lathe_instance *chosen,
                                        lathe_quant_source **out);
 
+/** The value of which lathe_quant_config.get gives the text: after a slash a path in `root`, a
+ *  config.json; else one in `group`, the settings of a layer's own (NULL: none), or where these
+ *  have none or null, in `config`, the quantization_config. */
+const json_t *lathe_quant_config_at(const json_t *root, const json_t *group, const json_t *config,
+                                    const char *path);
+
 /** Whether a value that read_config set satisfies its field: a configuration is foreign data. */
 int lathe_quant_value_fits(const lathe_field *field, const lathe_value *value);
 

@@ -82,6 +82,11 @@ lathe_status lathe__average_check_start(const lathe_run *run)
  * adapter's file holds. */
 static lathe_status check_fixed(const lathe_run *run)
 {
+    if (run->set.moe.bias_rate > 0.0)
+        return lathe__run_refuse(run, "moe", "bias_rate",
+                                 "moe.bias_rate moves biases that the average of the weights "
+                                 "(train.weight_average, or an optimizer that averages) does not "
+                                 "hold: leave one of the keys out");
     for (int32_t i = 0; i < run->params.n; i++)
         if (run->params.rows[i]->is_fixed)
             return lathe__run_refuse(run, "adapter", "init",

@@ -50,6 +50,13 @@ lathe_status lathe__moe_check(const lathe_run *run)
                  {"z_loss", "router_z_loss"}};
     if (run->programs.train.graph == NULL && run->programs.train.exec == NULL)
         return LATHE_OK; /* nothing trains */
+    if (lathe_config_is_explicit(run->config, "moe", "balance_over") &&
+        !lathe_config_is_explicit(run->config, "moe", "balance_loss") &&
+        !reports(&run->programs.train.stage, "router_aux_loss"))
+        return lathe__run_refuse(run, "moe", "balance_over",
+                                 "moe.balance_over says how moe.balance_loss is computed, which is "
+                                 "not set: model family %s computes no such loss unasked",
+                                 run->model.family.component->plugin->name);
     for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++)
         if (lathe_config_is_explicit(run->config, "moe", needs[i].key) &&
             !reports(&run->programs.train.stage, needs[i].report))

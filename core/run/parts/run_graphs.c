@@ -210,7 +210,7 @@ static lathe_status add_reference(lathe_run *run)
         lathe_param copy = *run->params.rows[i];
         char name[512];
         const int32_t moves = copy.role == LATHE_ROLE_BUFFER && run->set.moe.bias_rate > 0.0;
-        int32_t index, group = 0, differs = copy.trainable || moves, replaced = 0;
+        int32_t index, group = 0, differs = copy.trainable, replaced = 0;
         if (copy.stage_head)
             continue; /* the reference is a model without heads of the stage */
         if (!lathe__run_has_step(run))
@@ -218,7 +218,7 @@ static lathe_status add_reference(lathe_run *run)
         if (run->parts.reference_adapter.component)
             LATHE_TRY(
                 ask_trainable(&run->parts.reference_adapter, &run->params, i, &replaced, &group));
-        if (!differs && !replaced)
+        if (!differs && !moves && !replaced)
             continue; /* not copied: the reference uses the same weights */
         (void)snprintf(name, sizeof name, LATHE_REFERENCE_PREFIX "%s", copy.name);
         copy.name = name;

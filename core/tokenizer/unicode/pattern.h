@@ -47,8 +47,8 @@ typedef lathe_status (*lathe_span_fn)(void *arg, int64_t begin, int64_t end, int
 
 /** Calls `span` for each match in text[0, n), and for each part between matches, in order. A
  *  regular expression is tried on each part that is valid UTF-8, as if it were the whole text;
- *  other bytes match nothing. Matches do not overlap. An empty match is passed too, unless it directly
- *  follows another match. LATHE_E_UNSUPPORTED: an expression backtracks without end. */
+ *  other bytes match nothing. Matches do not overlap. An empty match is passed too, unless it
+ *  directly follows another match. LATHE_E_UNSUPPORTED: an expression backtracks without end. */
 lathe_status lathe__pattern_spans(const lathe_pattern *pattern, lathe_matcher *matcher,
                                   const uint8_t *text, int64_t n, lathe_span_fn span, void *arg);
 

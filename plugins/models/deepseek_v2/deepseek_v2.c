@@ -31,7 +31,7 @@ static const lathe_field fields[] = {
     LATHE_FIELD_STRING("scoring_func", "\"softmax\"", "softmax", "function of the router's scores"),
     LATHE_FIELD_INT("moe_layer_freq", "1", 1, 1, "layers", "layers of experts follow each other"),
     LATHE_FIELD_BOOL("output_router_logits", "false",
-                     "changes nothing: the family has no load balancing loss"),
+                     "changes nothing: moe.balance_loss adds a load balancing loss"),
 };
 
 static const lathe_model_type types[] = {{"deepseek_v2", "DeepseekV2ForCausalLM"}};
