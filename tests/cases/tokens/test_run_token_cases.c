@@ -7,7 +7,7 @@
 
 #include "files/safetensors/safetensors.h"
 
-#define ADD " --tokenizer.add_tokens '[\"<think>\",\"</think>\",b1,b2,b3,b4]' "
+#define ADD " --tokenizer.add_tokens '<think>,</think>,b1,b2,b3,b4' "
 #define GOLDEN LATHE_TEST_DATA "/golden/data/"
 
 static const char run_file[] = "[model]\npath = \"m\"\n[data]\n"
@@ -39,13 +39,13 @@ static double number_after(const char *word)
     return at ? strtod(at + strlen(word), NULL) : (double)NAN;
 }
 
-static double loss_of(const char *folder)
+static double loss_of(const char *dir)
 {
     char command[512];
     (void)snprintf(command, sizeof command,
                    LATHE " eval %s --data think.txt --stage.name pretrain --data.seq_len 16 "
                          "--train.precision fp32 --train.threads 1 --json 2>/dev/null",
-                   folder);
+                   dir);
     cr_expect_eq(run(command), 0, "%s: %s", command, output);
     return number_after("\"loss\": ");
 }
@@ -108,7 +108,7 @@ Test(run_token_cases, it_goes_on_bit_by_bit_and_refuses_another_list)
            0, "again/step-00000004");
     expect_same("out/step-00000004", "again/step-00000004", "model.safetensors");
     expect(LATHE " train run.toml --tokenizer.add_tokens "
-                 "'[\"</think>\",\"<think>\",b1,b2,b3,b4]' --train.max_steps 5 2>&1",
+                 "'</think>,<think>,b1,b2,b3,b4' --train.max_steps 5 2>&1",
            2, "tokenizer.add_tokens");
     expect(LATHE " train run.toml --train.max_steps 5 2>&1", 2, "tokenizer.add_tokens");
     /* a second step finds the tokens */
@@ -185,7 +185,6 @@ Test(run_token_cases, a_plan_counts_the_rows_and_writes_nothing)
 {
     cr_assert_eq(run("rm -rf .lathe"), 0);
     expect(LATHE " plan run.toml 2>&1", 0, "");
-    const double before = number_after("parameters");
     expect(LATHE " plan run.toml" ADD "--tokenizer.pad_to_multiple_of 4096 2>&1", 0, "");
 
     cr_expect_neq(run("test -e .lathe/cache"), 0);
@@ -202,9 +201,9 @@ Test(run_token_cases, a_plan_counts_the_rows_and_writes_nothing)
 
 Test(run_token_cases, mistakes_are_named)
 {
-    expect(LATHE " train run.toml --tokenizer.add_tokens '[a,a]' 2>&1", 2, "named twice");
-    expect(LATHE " train run.toml --tokenizer.path bytes --tokenizer.add_tokens '[\"<a>\"]' 2>&1",
-           2, "tokenizer.add_tokens");
+    expect(LATHE " train run.toml --tokenizer.add_tokens a,a 2>&1", 2, "named twice");
+    expect(LATHE " train run.toml --tokenizer.path bytes --tokenizer.add_tokens '<a>' 2>&1", 2,
+           "tokenizer.add_tokens");
     expect(LATHE " train run.toml --tokenizer.add_init noise 2>&1", 0,
            "tokenizer.add_init has no effect");
     expect(LATHE " train run.toml --adapter.name full --adapter.trainable_token_rows '[3]' 2>&1", 2,
