@@ -181,6 +181,28 @@ Test(run_token_cases, trained_rows_have_the_steps_of_peft)
     (void)fclose(file);
 }
 
+/* Over one base, each with rows of its own. */
+Test(run_token_cases, rows_of_adapters_beside_others_are_their_own)
+{
+    static const char *const cases[][3] = {{"tied", "token_indices_tied", "tied_both"},
+                                           {"base", "token_indices", "gaussian"}};
+    static const char how[] = " --tokenizer.path bytes --train.precision fp32 --temperature 0 "
+                              "--max-new-tokens 12 --prompt It 2>/dev/null";
+    char command[2048];
+    for (int i = 0; i < 2; i++) {
+        const char *base = cases[i][0], *rows = cases[i][1], *other = cases[i][2];
+        (void)snprintf(command, sizeof command,
+                       "rm -rf alone && " LATHE " merge " GOLDEN "peft/%s " GOLDEN
+                       "peft/%s -o alone >/dev/null 2>&1 && " LATHE " generate alone%s >a && " LATHE
+                       " generate " GOLDEN "peft/%s --adapter x=" GOLDEN
+                       "peft/%s --adapter y=" GOLDEN "peft/%s --use y%s >b && cmp a b && echo same",
+                       base, rows, how, base, other, rows, how);
+        expect(command, 0, "same");
+    }
+    expect(LATHE " train run.toml" ADD "--adapter.name lora 2>&1", 0, "out/step-00000004");
+    expect(LATHE " generate m --adapter x=out --prompt a 2>&1", 2, "has 265 tokens");
+}
+
 Test(run_token_cases, a_plan_counts_the_rows_and_writes_nothing)
 {
     cr_assert_eq(run("rm -rf .lathe"), 0);
