@@ -2,6 +2,7 @@
 #include "exec/program/token_rows.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/error.h"
 
@@ -40,9 +41,9 @@ static lathe_status declare(const lathe__builder *b, const char *module, const c
     row.name = name;
     row.role = LATHE_ROLE_ADAPTER;
     row.layer = -1;
-    if (copies) { /* frozen, of a reference or of an adapter beside others */
+    if (copies) { /* of a reference or of an adapter beside others: frozen, and D is in its file */
         row.trainable = 0;
-        row.reference = 1;
+        row.reference = !row.is_derived;
     }
     int32_t index = lathe_params_find(g->params, name);
     if (index < 0)
@@ -93,11 +94,29 @@ lathe_status lathe__token_rows_embed(const lathe__builder *b, const lathe_site *
     return lathe_graph_node(g, LATHE_OP_ADD, NULL, in, 2, io_y, 1, 0, "token_rows.add");
 }
 
+/* Whether the adapter trains the whole matrix, or has one instead of it. */
+static int is_replaced(const lathe__builder *b, lathe_val weight)
+{
+    const lathe_graph *g = b->build.graph;
+    if (g->values[weight].kind != LATHE_VALUE_PARAM)
+        return 0;
+    const lathe_param *row = g->params->rows[g->values[weight].param];
+    return row->trainable || row->in_adapter || row->reference;
+}
+
 lathe_status lathe__token_rows_head(const lathe__builder *b, const lathe_site *site, lathe_val x,
                                     lathe_val *out_u, lathe_val *out_v)
 {
+    const lathe_model_config *model = b->build.config;
+    const char *dot = strrchr(model->embedding, '.');
+    char embedding[512];
     token_rows rows;
-    LATHE_TRY(make_rows(b, site->tied ? site->tied : site->module, &rows));
+    if (is_replaced(b, site->weight))
+        return LATHE_OK;
+    (void)snprintf(embedding, sizeof embedding, "%.*s", (int)(dot ? dot - model->embedding : 0),
+                   model->embedding);
+    /* another adapter of the run has made two matrices of the model's one */
+    LATHE_TRY(make_rows(b, site->tied || model->is_untied ? embedding : site->module, &rows));
     *out_v = rows.marks;
     return lathe_graph_api_get()->linear(b->build.graph, x, rows.change, LATHE_NONE,
                                          "token_rows.head", out_u);

@@ -26,7 +26,8 @@ lathe_token_rows lathe__token_rows_of(const lathe__builder *b);
 lathe_status lathe__token_rows_embed(const lathe__builder *b, const lathe_site *site,
                                      lathe_val tokens, lathe_val *io_y);
 
-/** Builds the change of the head by trained rows: u c[N,n] and v c[V,n]. */
+/** Builds the change of the head by trained rows: u c[N,n] and v c[V,n]. Both stay as they are if
+ *  the adapter trains the whole head. */
 lathe_status lathe__token_rows_head(const lathe__builder *b, const lathe_site *site, lathe_val x,
                                     lathe_val *out_u, lathe_val *out_v);
 

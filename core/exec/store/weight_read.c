@@ -2,6 +2,7 @@
 #include "exec/store/weight_read.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "exec/store/gathered.h"
@@ -89,6 +90,44 @@ lathe_status lathe_weight_read(const lathe_store *store, int32_t param, float *o
     lathe_status status = get_values(store, param, narrow, dtype);
     if (status == LATHE_OK)
         status = lathe_convert(out, LATHE_F32, narrow, dtype, n);
+    free(narrow);
+    return status;
+}
+
+/* Some rows of a quantized matrix: it is decoded as a whole. */
+static lathe_status decode_rows(const lathe_store *store, int32_t param, const int32_t *rows,
+                                int64_t n, float *out)
+{
+    const lathe_desc *desc = &store->params->rows[param]->desc;
+    float *all = room(4 * lathe_desc_count(desc));
+    lathe_status status = all ? lathe_weight_read(store, param, all)
+                              : lathe_error(LATHE_E_NOMEM, "no memory to decode '%s'",
+                                            store->params->rows[param]->name);
+    for (int64_t k = 0; k < n && status == LATHE_OK; k++)
+        memcpy(out + k * desc->dims[1], all + rows[k] * desc->dims[1],
+               (size_t)desc->dims[1] * sizeof *out);
+    free(all);
+    return status;
+}
+
+lathe_status lathe_weight_read_rows(const lathe_store *store, int32_t param, const int32_t *rows,
+                                    int64_t n, float *out)
+{
+    const lathe_param *row = store->params->rows[param];
+    const int32_t dtype = lathe_params_value_dtype(store->params, param);
+    const int64_t cols = row->desc.dims[1], bytes = cols * lathe_dtype_bytes(dtype);
+    const void *whole = NULL;
+    if (row->format)
+        return decode_rows(store, param, rows, n, out);
+    void *narrow = room(bytes);
+    lathe_status status =
+        narrow ? lathe_store_whole(store, param, -1, &whole)
+               : lathe_error(LATHE_E_NOMEM, "no memory to read rows of '%s'", row->name);
+    for (int64_t k = 0; k < n && status == LATHE_OK; k++) {
+        status = lathe_store_get(store, narrow, (const char *)whole + rows[k] * bytes, bytes);
+        if (status == LATHE_OK)
+            status = lathe_convert(out + k * cols, LATHE_F32, narrow, dtype, cols);
+    }
     free(narrow);
     return status;
 }

@@ -8,6 +8,11 @@
  *  compute dtype, decoded if it is quantized. LATHE_E_NOMEM. */
 lathe_status lathe_weight_read(const lathe_store *store, int32_t param, float *out);
 
+/** Like lathe_weight_read, of rows[n] of the matrix alone: out [n, I]. Of divided weights all ranks
+ *  call it. */
+lathe_status lathe_weight_read_rows(const lathe_store *store, int32_t param, const int32_t *rows,
+                                    int64_t n, float *out);
+
 /** Like lathe_weight_read, for a quantized weight, decoded to f32 whatever the compute dtype is. */
 lathe_status lathe_weight_decode(const lathe_store *store, int32_t param, float *out);
 

@@ -7,7 +7,7 @@
 
 #include "files/safetensors/safetensors.h"
 
-#define ADD " --tokenizer.add_tokens '[\"<think>\",\"</think>\",b1,b2,b3,b4]' "
+#define ADD " --tokenizer.add_tokens '<think>,</think>,b1,b2,b3,b4' "
 #define GOLDEN LATHE_TEST_DATA "/golden/data/"
 
 static const char run_file[] = "[model]\npath = \"m\"\n[data]\n"
@@ -39,13 +39,13 @@ static double number_after(const char *word)
     return at ? strtod(at + strlen(word), NULL) : (double)NAN;
 }
 
-static double loss_of(const char *folder)
+static double loss_of(const char *dir)
 {
     char command[512];
     (void)snprintf(command, sizeof command,
                    LATHE " eval %s --data think.txt --stage.name pretrain --data.seq_len 16 "
                          "--train.precision fp32 --train.threads 1 --json 2>/dev/null",
-                   folder);
+                   dir);
     cr_expect_eq(run(command), 0, "%s: %s", command, output);
     return number_after("\"loss\": ");
 }
@@ -108,7 +108,7 @@ Test(run_token_cases, it_goes_on_bit_by_bit_and_refuses_another_list)
            0, "again/step-00000004");
     expect_same("out/step-00000004", "again/step-00000004", "model.safetensors");
     expect(LATHE " train run.toml --tokenizer.add_tokens "
-                 "'[\"</think>\",\"<think>\",b1,b2,b3,b4]' --train.max_steps 5 2>&1",
+                 "'</think>,<think>,b1,b2,b3,b4' --train.max_steps 5 2>&1",
            2, "tokenizer.add_tokens");
     expect(LATHE " train run.toml --train.max_steps 5 2>&1", 2, "tokenizer.add_tokens");
     /* a second step finds the tokens */
@@ -181,11 +181,32 @@ Test(run_token_cases, trained_rows_have_the_steps_of_peft)
     (void)fclose(file);
 }
 
+/* Over one base, each with rows of its own. */
+Test(run_token_cases, rows_of_adapters_beside_others_are_their_own)
+{
+    static const char *const cases[][3] = {{"tied", "token_indices_tied", "tied_both"},
+                                           {"base", "token_indices", "gaussian"}};
+    static const char how[] = " --tokenizer.path bytes --train.precision fp32 --temperature 0 "
+                              "--max-new-tokens 12 --prompt It 2>/dev/null";
+    char command[2048];
+    for (int i = 0; i < 2; i++) {
+        const char *base = cases[i][0], *rows = cases[i][1], *other = cases[i][2];
+        (void)snprintf(command, sizeof command,
+                       "rm -rf alone && " LATHE " merge " GOLDEN "peft/%s " GOLDEN
+                       "peft/%s -o alone >/dev/null 2>&1 && " LATHE " generate alone%s >a && " LATHE
+                       " generate " GOLDEN "peft/%s --adapter x=" GOLDEN
+                       "peft/%s --adapter y=" GOLDEN "peft/%s --use y%s >b && cmp a b && echo same",
+                       base, rows, how, base, other, rows, how);
+        expect(command, 0, "same");
+    }
+    expect(LATHE " train run.toml" ADD "--adapter.name lora 2>&1", 0, "out/step-00000004");
+    expect(LATHE " generate m --adapter x=out --prompt a 2>&1", 2, "has 265 tokens");
+}
+
 Test(run_token_cases, a_plan_counts_the_rows_and_writes_nothing)
 {
     cr_assert_eq(run("rm -rf .lathe"), 0);
     expect(LATHE " plan run.toml 2>&1", 0, "");
-    const double before = number_after("parameters");
     expect(LATHE " plan run.toml" ADD "--tokenizer.pad_to_multiple_of 4096 2>&1", 0, "");
 
     cr_expect_neq(run("test -e .lathe/cache"), 0);
@@ -202,9 +223,9 @@ Test(run_token_cases, a_plan_counts_the_rows_and_writes_nothing)
 
 Test(run_token_cases, mistakes_are_named)
 {
-    expect(LATHE " train run.toml --tokenizer.add_tokens '[a,a]' 2>&1", 2, "named twice");
-    expect(LATHE " train run.toml --tokenizer.path bytes --tokenizer.add_tokens '[\"<a>\"]' 2>&1",
-           2, "tokenizer.add_tokens");
+    expect(LATHE " train run.toml --tokenizer.add_tokens a,a 2>&1", 2, "named twice");
+    expect(LATHE " train run.toml --tokenizer.path bytes --tokenizer.add_tokens '<a>' 2>&1", 2,
+           "tokenizer.add_tokens");
     expect(LATHE " train run.toml --tokenizer.add_init noise 2>&1", 0,
            "tokenizer.add_init has no effect");
     expect(LATHE " train run.toml --adapter.name full --adapter.trainable_token_rows '[3]' 2>&1", 2,
