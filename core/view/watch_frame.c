@@ -125,10 +125,10 @@ static void draw_memory(const painter *p)
     if (x > 0)
         x = fact(p, x - 2, 4, "of ", planned, LATHE_UNIT_BYTES, " planned");
     x = fact(p, x, 4, "tokens ", lathe_run_view_last(v, "tokens"), LATHE_UNIT_NONE, "");
-    x = fact(p, x, 4, "largest load of an expert ", lathe_run_view_last(v, "router_max_load"),
-             LATHE_UNIT_NONE, " of the mean");
-    x = fact(p, x, 4, "dead experts ", lathe_run_view_last(v, "router_dead_experts"),
-             LATHE_UNIT_NONE, "");
+    /* of the most popular expert over the mean; experts without a token */
+    x = fact(p, x, 4, "expert load ", lathe_run_view_last(v, "router_max_load"), LATHE_UNIT_NONE,
+             "x");
+    x = fact(p, x, 4, "dead ", lathe_run_view_last(v, "router_dead_experts"), LATHE_UNIT_NONE, "");
     if (v->n_checkpoints == 0) {
         lathe_canvas_text(p->c, x, 4, LATHE_STYLE_DIM, "no checkpoint yet");
         return;

@@ -85,7 +85,11 @@ Test(cli_gguf, every_family_trains_as_from_the_folder)
                                             {"falcon_new", "64"},
                                             {"mpt", "64"},
                                             {"bloom", "64"},
-                                            {"apertus", "64"}};
+                                            {"apertus", "64"},
+                                            {"mixtral", "64"},
+                                            {"qwen2_moe", "64"},
+                                            {"qwen3_moe", "64"},
+                                            {"glm4_moe_groups", "64"}};
     static const char *const types[] = {"q8_0", "bf16", "f32", "q4_0"};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         put_both(models[i][0], models[i][1], types[i % 4]);

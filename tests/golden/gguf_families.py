@@ -21,7 +21,7 @@ import numpy as np
 DATA = pathlib.Path(__file__).parent / "data"
 MODELS = ["smollm3", "granite", "cohere", "cohere2", "glm", "glm4", "gemma", "seed_oss", "hunyuan", "ernie4_5", "olmo3", "internlm3",
           "starcoder2", "stablelm", "stablelm_heads", "phi", "exaone4_global", "falcon", "falcon_new", "mpt", "bloom", "apertus",
-          "mistral", "olmo2", "gemma2", "gemma3"]
+          "mistral", "olmo2", "gemma2", "gemma3", "mixtral", "qwen2_moe", "qwen3_moe", "glm4_moe", "glm4_moe_groups"]
 
 
 def by_llama_cpp(name, work):

@@ -5,6 +5,7 @@ Written to data/peft/:
 
   base/, tied/          tiny Llama models over the 256 bytes and an end, 256; tied has one matrix for embedding and head
   conv1d/               a tiny GPT-2, whose layers all have biases
+  experts/              a tiny Qwen3-MoE, for the fused parameters of its experts
   CASE/                 adapter_config.json and adapter_model.safetensors, as save_pretrained writes them
   text.txt              64 bytes
   losses.txt            one line per case: folder of the base, case, the mean loss of PEFT over the 64 predictions of the
@@ -28,7 +29,7 @@ import torch
 from peft import LoraConfig, OFTConfig, PeftModel, get_peft_model
 from peft.tuners.lora.config import KasaConfig
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 DATA = pathlib.Path(__file__).parent / "data" / "peft"
 TEXT = b"It was the best of times, it was the worst of times, and so on.\n"
@@ -89,6 +90,9 @@ CASES = {
     "alora": ("base", lora(target_modules=["q_proj"], alora_invocation_tokens=[1, 40])),
     "tied_both": ("tied", lora(target_modules=["q_proj"], modules_to_save=["embed_tokens", "lm_head"])),
     "tied_input": ("tied", lora(target_modules=["q_proj"], modules_to_save=["embed_tokens"])),
+    "fused_experts": ("experts", lora(target_modules=["q_proj"], target_parameters=["mlp.experts.gate_up_proj", "mlp.experts.down_proj"])),
+    "fused_down": ("experts", lora(target_modules=[], target_parameters=["model.layers.1.mlp.experts.down_proj"], use_rslora=True)),
+    "fused_gate_up": ("experts", lora(target_modules=[], target_parameters=["experts.gate_up_proj"])),
     "tied_head": ("tied", lora(target_modules=["q_proj"], modules_to_save=["lm_head"])),
 }
 
@@ -116,6 +120,19 @@ def make_conv1d():
             p.add_(0.1 * torch.randn_like(p))
     model.save_pretrained(DATA / "conv1d")
     (DATA / "conv1d" / "generation_config.json").unlink(missing_ok=True)
+
+
+def make_experts():
+    torch.manual_seed(4)
+    model = Qwen3MoeForCausalLM(Qwen3MoeConfig(
+        vocab_size=257, hidden_size=16, intermediate_size=32, moe_intermediate_size=8, num_experts=5, num_experts_per_tok=2,
+        num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, head_dim=8, max_position_embeddings=128, norm_topk_prob=True,
+        bos_token_id=None, eos_token_id=256))
+    with torch.no_grad():
+        for p in model.parameters():
+            p.mul_(8) if p.dim() > 1 else p.add_(0.1 * torch.randn_like(p))
+    model.save_pretrained(DATA / "experts")
+    (DATA / "experts" / "generation_config.json").unlink(missing_ok=True)
 
 
 def loss_of(model):
@@ -210,8 +227,9 @@ if __name__ == "__main__":
     make_base("base", 0)
     make_base("tied", 1)
     make_conv1d()
+    make_experts()
     (DATA / "text.txt").write_bytes(TEXT)
-    lines = [f"{name} - {loss_of(AutoModelForCausalLM.from_pretrained(DATA / name, attn_implementation='eager'))!r}" for name in ("base", "tied", "conv1d")]
+    lines = [f"{name} - {loss_of(AutoModelForCausalLM.from_pretrained(DATA / name, attn_implementation='eager'))!r}" for name in ("base", "tied", "conv1d", "experts")]
     lines += [make(case) for case in CASES]
     (DATA / "losses.txt").write_text("\n".join(lines) + "\n")
     (DATA / "merges.txt").write_text("".join(merged_line(case) for case in CASES if case.startswith("lora_bias")))

@@ -7,6 +7,8 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/json/json.h"
+#include "checkpoint/state/fused_lora.h"
 #include "files/safetensors/expert_tensors.h"
 
 #define PREFIX "base_model.model."
@@ -103,6 +105,53 @@ static int by_key(const void *a, const void *b)
     return strcmp(((const entry *)a)->key, ((const entry *)b)->key);
 }
 
+/* Replaces a matrix of fused experts by those of its projections. config: of the adapter; NULL: it
+ * has none. */
+static lathe_status take_apart(lathe_adapter_tensors *t, const json_t *config, int64_t i)
+{
+    const lathe_st_tensor *whole = t->list[i].tensor;
+    const char *key = t->list[i].key, *projections[2];
+    const int stem = (int)(strstr(key, ".experts.") - key);
+    const char *matrix = strstr(key, ".lora_");
+    int32_t n = 0;
+    LATHE_TRY(lathe_fused_lora_projections(config, key, whole, projections, &n));
+    for (int32_t k = 0; k < n; k++) {
+        entry *e = k == 0 ? &t->list[i] : &t->list[t->n];
+        lathe_desc desc;
+        float *data;
+        LATHE_TRY(lathe_fused_lora_read(config, key, whole, k, n, &desc, &data));
+        const char *name =
+            lathe_arena_printf(&t->arena, "%.*s.experts.%s%s", stem, key, projections[k], matrix);
+        *e = (entry){.tensor = whole,
+                     .key = name,
+                     .made = {.name = name, .file = whole->file, .data = data, .desc = desc}};
+        t->n += k;
+        if (name == NULL)
+            return LATHE_E_NOMEM;
+    }
+    return LATHE_OK;
+}
+
+static lathe_status take_all_apart(lathe_adapter_tensors *t, const char *dir)
+{
+    const char *path = lathe_path_join(&t->arena, dir, "adapter_config.json");
+    const int64_t n = t->n;
+    json_t *config = NULL;
+    int64_t i = 0;
+    if (path == NULL)
+        return LATHE_E_NOMEM;
+    while (i < n && !lathe_fused_lora_is(t->list[i].key))
+        i++;
+    if (i == n)
+        return LATHE_OK;
+    lathe_status status = lathe_path_exists(path) ? lathe_json_load_file(path, &config) : LATHE_OK;
+    for (; i < n && status == LATHE_OK; i++)
+        if (lathe_fused_lora_is(t->list[i].key))
+            status = take_apart(t, config, i);
+    json_decref(config);
+    return status;
+}
+
 static lathe_status fill(lathe_adapter_tensors *t, const char *dir)
 {
     const char *path = lathe_path_join(&t->arena, dir, "adapter_model.safetensors");
@@ -111,7 +160,8 @@ static lathe_status fill(lathe_adapter_tensors *t, const char *dir)
     LATHE_TRY(lathe_safetensors_open(path, &t->set));
     LATHE_TRY(lathe_expert_tensors_join(&t->set, 1));
     const int64_t n = lathe_safetensors_count(t->set);
-    t->list = lathe_arena_alloc(&t->arena, (n + MAX_MADE) * (int64_t)sizeof *t->list);
+    /* a fused matrix becomes two */
+    t->list = lathe_arena_alloc(&t->arena, (2 * n + MAX_MADE) * (int64_t)sizeof *t->list);
     if (t->list == NULL)
         return LATHE_E_NOMEM;
     for (int64_t i = 0; i < n; i++) {
@@ -121,6 +171,7 @@ static lathe_status fill(lathe_adapter_tensors *t, const char *dir)
             return LATHE_E_NOMEM;
         t->n++;
     }
+    LATHE_TRY(take_all_apart(t, dir));
     qsort(t->list, (size_t)t->n, sizeof *t->list, by_key);
     for (int64_t i = 1; i < t->n; i++)
         if (strcmp(t->list[i - 1].key, t->list[i].key) == 0)

@@ -126,6 +126,12 @@ static lathe_status read_epsilon(reader *r)
     return LATHE_OK;
 }
 
+/* Whether the first layer has the tensor: biases have no key. */
+static void set_by_tensor(const reader *r, const char *tensor, const char *key)
+{
+    json_object_set_new(r->config, key, json_boolean(lathe_gguf_find(r->file, tensor) != NULL));
+}
+
 static lathe_status refuse_experts(reader *r)
 {
     int64_t n;
@@ -133,14 +139,63 @@ static lathe_status refuse_experts(reader *r)
     if (n == 0)
         return LATHE_OK;
     return lathe_error(LATHE_E_UNSUPPORTED,
-                       "%s: the model has %lld experts; Lathe reads models without experts",
+                       "%s: the model has %lld experts; Lathe reads models of this architecture "
+                       "without experts",
                        lathe_gguf_path(r->file), (long long)n);
 }
 
-/* Whether the first layer has the tensor: biases have no key. */
-static void set_by_tensor(const reader *r, const char *tensor, const char *key)
+/* A whole number from 0, which may be missing. */
+static lathe_status take_from_zero(reader *r, const char *name, int64_t fallback, const char *key)
 {
-    json_object_set_new(r->config, key, json_boolean(lathe_gguf_find(r->file, tensor) != NULL));
+    int64_t n;
+    LATHE_TRY(lathe_gguf_int(r->file, key_of(r, name), 0, INT32_MAX, fallback, &n));
+    json_object_set_new(r->config, key, json_integer(n));
+    return LATHE_OK;
+}
+
+/* The router of GLM-4.5. */
+static lathe_status read_grouped(reader *r)
+{
+    enum { SIGMOID = 2 };
+    int64_t gating;
+    int32_t norm;
+    double scale;
+    LATHE_TRY(
+        lathe_gguf_int(r->file, key_of(r, "expert_gating_func"), 0, INT32_MAX, SIGMOID, &gating));
+    if (gating != SIGMOID && gating != 0)
+        return lathe_error(LATHE_E_UNSUPPORTED,
+                           "%s: the key %s is %lld; Lathe reads routers of this architecture with "
+                           "2, the sigmoid, only",
+                           lathe_gguf_path(r->file), r->key, (long long)gating);
+    LATHE_TRY(lathe_gguf_bool(r->file, key_of(r, "expert_weights_norm"), 0, &norm));
+    LATHE_TRY(lathe_gguf_float(r->file, key_of(r, "expert_weights_scale"), 0.0, &scale));
+    json_object_set_new(r->config, "norm_topk_prob", json_boolean(norm));
+    json_object_set_new(r->config, "routed_scaling_factor",
+                        json_real(scale > 0.0 ? lathe__gguf_short_float(scale) : 1.0));
+    LATHE_TRY(take_from_zero(r, "expert_shared_count", 1, "n_shared_experts"));
+    LATHE_TRY(take_from_zero(r, "leading_dense_block_count", 0, "first_k_dense_replace"));
+    LATHE_TRY(take_from_zero(r, "expert_group_count", 1, "n_group"));
+    LATHE_TRY(take_from_zero(r, "expert_group_used_count", 1, "topk_group"));
+    json_object_set_new(r->config, "num_nextn_predict_layers", json_integer(0));
+    set_by_tensor(r, "blk.0.attn_q_norm.weight", "use_qk_norm");
+    return LATHE_OK;
+}
+
+static lathe_status read_experts(reader *r)
+{
+    const lathe_gguf_experts *e = r->family->experts;
+    int64_t n;
+    if (e == NULL)
+        return refuse_experts(r);
+    LATHE_TRY(take(r, "expert_count", e->count_key, &n));
+    LATHE_TRY(take(r, "expert_used_count", "num_experts_per_tok", &n));
+    if (e->ffn_key != NULL)
+        LATHE_TRY(take(r, "expert_feed_forward_length", e->ffn_key, &n));
+    if (e->shared_key != NULL)
+        LATHE_TRY(take(r, "expert_shared_feed_forward_length", e->shared_key, &n));
+    if (e->norm_key != NULL && !e->grouped)
+        json_object_set_new(r->config, e->norm_key, json_boolean(e->norm));
+    return e->grouped ? read_grouped(r) : LATHE_OK;
 }
 
 /* ---- windows ---- */
@@ -279,14 +334,31 @@ static lathe_status read_others(reader *r)
     return read_factors(r);
 }
 
+/* Layers of multi-token prediction are the last of block_count. */
+static lathe_status leave_out_predicted(reader *r, int64_t *io_n_layers)
+{
+    int64_t n;
+    LATHE_TRY(lathe_gguf_int(r->file, key_of(r, "nextn_predict_layers"), 0, INT32_MAX, 0, &n));
+    if (n == 0)
+        return LATHE_OK;
+    if (r->family->experts == NULL || n >= *io_n_layers)
+        return lathe_error(LATHE_E_UNSUPPORTED,
+                           "%s: the key %s is %lld; Lathe reads no such layers of this model",
+                           lathe_gguf_path(r->file), r->key, (long long)n);
+    *io_n_layers -= n;
+    json_object_set_new(r->config, "num_hidden_layers", json_integer(*io_n_layers));
+    return LATHE_OK;
+}
+
 static lathe_status read_all(reader *r)
 {
     const lathe_gguf_family *f = r->family;
     int64_t width, n_layers, unused, ffn, head_dim;
     const lathe_gguf_tensor *embedding = lathe_gguf_find(r->file, "token_embd.weight");
-    LATHE_TRY(refuse_experts(r));
+    LATHE_TRY(read_experts(r));
     LATHE_TRY(take(r, "embedding_length", "hidden_size", &width));
     LATHE_TRY(take(r, "block_count", "num_hidden_layers", &n_layers));
+    LATHE_TRY(leave_out_predicted(r, &n_layers));
     if (n_layers > lathe_gguf_count(r->file))
         return lathe_error(LATHE_E_CONFIG, "%s: the key %s is %lld, but the file has %lld tensors",
                            lathe_gguf_path(r->file), r->key, (long long)n_layers,

@@ -1,6 +1,7 @@
 /* The model families that can be converted. */
 #include "files/gguf/gguf_family.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,21 @@
 #define FALCON                                                                                     \
     OLDER, .architecture = "FalconForCausalLM", .layers = "h.", .qkv_by_head = 1,                  \
            .ffn_key = "ffn_hidden_size", .kv_key = "", .act_key = "activation"
+
+static const lathe_gguf_experts mixtral = {.count_key = "num_local_experts", .norm = 1};
+static const lathe_gguf_experts olmoe = {.count_key = "num_experts", .norm_key = "norm_topk_prob"};
+static const lathe_gguf_experts qwen2 = {.count_key = "num_experts",
+                                         .ffn_key = "moe_intermediate_size",
+                                         .shared_key = "shared_expert_intermediate_size",
+                                         .norm_key = "norm_topk_prob"};
+static const lathe_gguf_experts qwen3 = {.count_key = "num_experts",
+                                         .ffn_key = "moe_intermediate_size",
+                                         .norm_key = "norm_topk_prob",
+                                         .norm = 1};
+static const lathe_gguf_experts glm4 = {.count_key = "n_routed_experts",
+                                        .ffn_key = "moe_intermediate_size",
+                                        .norm_key = "norm_topk_prob",
+                                        .grouped = 1};
 
 /* The first of an architecture is the one that a file means without a key for windows. */
 static const lathe_gguf_family families[] = {
@@ -188,6 +204,39 @@ static const lathe_gguf_family families[] = {
      .architecture = "Ernie4_5ForCausalLM",
      .out_bias = 1,
      .bias_key = "use_bias"},
+    {.arch = "llama",
+     .model_type = "mixtral",
+     .architecture = "MixtralForCausalLM",
+     .permutes = 1,
+     .experts = &mixtral},
+    {.arch = "qwen2moe",
+     .model_type = "qwen2_moe",
+     .architecture = "Qwen2MoeForCausalLM",
+     .no_head_dim = 1,
+     .needs_head = 1,
+     .whole_width = 1,
+     .bias_key = "qkv_bias",
+     .experts = &qwen2},
+    {.arch = "qwen3moe",
+     .model_type = "qwen3_moe",
+     .architecture = "Qwen3MoeForCausalLM",
+     .experts = &qwen3,
+     ATTENTION_BIAS},
+    {.arch = "olmoe",
+     .model_type = "olmoe",
+     .architecture = "OlmoeForCausalLM",
+     .no_head_dim = 1,
+     .needs_head = 1,
+     .whole_width = 1,
+     .experts = &olmoe,
+     ATTENTION_BIAS},
+    {.arch = "glm4moe",
+     .model_type = "glm4_moe",
+     .architecture = "Glm4MoeForCausalLM",
+     .post_norms = 1,
+     .partial_rope = 1,
+     .experts = &glm4,
+     ATTENTION_BIAS},
 };
 
 enum { N_FAMILIES = sizeof families / sizeof families[0] };
@@ -235,6 +284,21 @@ static const struct {
     {"self_attention.dense", "attn_output", "bloom"},
     {"mlp.dense_h_to_4h", "ffn_up", "bloom"},
     {"mlp.dense_4h_to_h", "ffn_down", "bloom"},
+    {"block_sparse_moe.gate", "ffn_gate_inp", "llama"},
+    {"block_sparse_moe.experts.w1", "ffn_gate_exps", "llama"},
+    {"block_sparse_moe.experts.w3", "ffn_up_exps", "llama"},
+    {"block_sparse_moe.experts.w2", "ffn_down_exps", "llama"},
+    {"mlp.shared_expert.gate_proj", "ffn_gate_shexp", "qwen2moe"},
+    {"mlp.shared_expert.up_proj", "ffn_up_shexp", "qwen2moe"},
+    {"mlp.shared_expert.down_proj", "ffn_down_shexp", "qwen2moe"},
+    {"mlp.shared_expert_gate", "ffn_gate_inp_shexp", "qwen2moe"},
+    {"mlp.shared_experts.gate_proj", "ffn_gate_shexp", "glm4moe"},
+    {"mlp.shared_experts.up_proj", "ffn_up_shexp", "glm4moe"},
+    {"mlp.shared_experts.down_proj", "ffn_down_shexp", "glm4moe"},
+    {"mlp.gate", "ffn_gate_inp", NULL},
+    {"mlp.experts.gate_proj", "ffn_gate_exps", NULL},
+    {"mlp.experts.up_proj", "ffn_up_exps", NULL},
+    {"mlp.experts.down_proj", "ffn_down_exps", NULL},
     {"embed_tokens", "token_embd", NULL},
     {"norm", "output_norm", NULL},
     {"input_layernorm", "attn_norm", NULL},
@@ -290,6 +354,19 @@ const lathe_gguf_family *lathe_gguf_family_with_two_norms(const lathe_gguf_famil
     return NULL;
 }
 
+const lathe_gguf_family *lathe_gguf_family_with_experts(const lathe_gguf_family *family)
+{
+    for (size_t i = 0; i < N_FAMILIES; i++)
+        if (families[i].experts != NULL && strcmp(family->arch, families[i].arch) == 0)
+            return &families[i];
+    return NULL;
+}
+
+int32_t lathe_gguf_is_flat(const char *name)
+{
+    return strstr(name, ".ffn_gate_inp_shexp.") != NULL;
+}
+
 const char *lathe_gguf_xielu(int32_t n, int32_t *out_rank)
 {
     static const char *const names[LATHE_GGUF_N_XIELU] = {"alpha_p", "alpha_n", "beta", "eps"};
@@ -301,7 +378,7 @@ const char *lathe_gguf_families(void)
 {
     return "llama, qwen2, qwen3, gemma, gemma2, gemma3, phi3, olmo2, smollm3, granite, command-r, "
            "cohere2, chatglm, glm4, seed_oss, hunyuan-dense, starcoder2, stablelm, phi2, exaone4, "
-           "falcon, mpt, bloom, apertus and ernie4_5";
+           "falcon, mpt, bloom, apertus, ernie4_5, qwen2moe, qwen3moe, olmoe and glm4moe";
 }
 
 static const char *prefix_of(const lathe_gguf_family *family)
@@ -317,6 +394,7 @@ static const char *layers_of(const lathe_gguf_family *family)
 /* All families name the head so. */
 #define HEAD "lm_head.weight"
 #define HEAD_BIAS "lm_head.bias"
+#define CORRECTION "mlp.gate.e_score_correction_bias"
 
 static const char post_attention[] = "post_attention_layernorm";
 
@@ -331,19 +409,36 @@ static int is_of(const lathe_gguf_family *family, const char *arch)
     return arch == NULL || strcmp(arch, family->arch) == 0;
 }
 
+static int ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* Whether a model of the family may have a module of GGUF: dense ones have none of experts. */
+static int may_have(const lathe_gguf_family *family, const char *gguf)
+{
+    return family->experts != NULL || !(strncmp(gguf, "ffn_gate_inp", 12) == 0 ||
+                                        ends_with(gguf, "_exps") || ends_with(gguf, "_shexp"));
+}
+
 static const char *module_name(const lathe_gguf_family *family, const char *module, size_t n)
 {
     if (is(post_attention, module, n))
         return family->post_norms ? "post_attention_norm" : "ffn_norm";
     for (size_t i = 0; i < sizeof modules / sizeof modules[0]; i++)
         if (is_of(family, modules[i].arch) && is(modules[i].folder, module, n))
-            return modules[i].gguf;
+            return may_have(family, modules[i].gguf) ? modules[i].gguf : NULL;
     return NULL;
 }
 
 /* The module of the folder for one of GGUF. */
 static const char *folder_module(const lathe_gguf_family *family, const char *module, size_t n)
 {
+    char gguf[64];
+    (void)snprintf(gguf, sizeof gguf, "%.*s", (int)n, module);
+    if (!may_have(family, gguf))
+        return NULL;
     for (size_t i = 0; i < sizeof modules / sizeof modules[0]; i++)
         if (modules[i].arch != NULL && is_of(family, modules[i].arch) &&
             is(modules[i].gguf, module, n) &&
@@ -410,6 +505,10 @@ lathe_status lathe_gguf_name(const lathe_gguf_family *family, const char *name, 
         at += n_layers;
         layer = take_layer(&at);
     }
+    if (layer >= 0 && family->experts != NULL && strcmp(at, CORRECTION) == 0) {
+        *out = lathe_arena_printf(arena, "blk.%ld.exp_probs_b.bias", layer);
+        return *out != NULL ? LATHE_OK : LATHE_E_NOMEM;
+    }
     if (suffix != NULL && suffix > at)
         module = module_name(family, at, (size_t)(suffix - at));
     if (module == NULL)
@@ -444,6 +543,11 @@ lathe_status lathe_gguf_folder_name(const lathe_gguf_family *family, const char 
         layer = take_layer(&at);
     }
     const char *suffix = strrchr(at, '.');
+    if (layer >= 0 && family->experts != NULL && strcmp(at, "exp_probs_b.bias") == 0) {
+        *out = lathe_arena_printf(arena, "%s%s%ld." CORRECTION, prefix_of(family),
+                                  layers_of(family), layer);
+        return *out != NULL ? LATHE_OK : LATHE_E_NOMEM;
+    }
     if (in_layer == (layer >= 0) && suffix != NULL)
         module = folder_module(family, at, (size_t)(suffix - at));
     const int is_outer = strncmp(name, "token_embd", 10) == 0 || strncmp(name, "output_", 7) == 0 ||
@@ -454,12 +558,6 @@ lathe_status lathe_gguf_folder_name(const lathe_gguf_family *family, const char 
                                          layers_of(family), layer, module, suffix)
                     : lathe_arena_printf(arena, "%s%s%s", prefix_of(family), module, suffix);
     return *out != NULL ? LATHE_OK : LATHE_E_NOMEM;
-}
-
-static int ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
 }
 
 int32_t lathe_gguf_change(const lathe_gguf_family *family, const char *name)
@@ -522,9 +620,10 @@ static int32_t quantized_type(int32_t wanted, const char *name, int64_t cols, in
         return LATHE_GGUF_Q8_0;
     if (is_output)
         return wanted == LATHE_GGUF_Q8_0 ? wanted : LATHE_GGUF_Q6_K;
-    const int is_sensitive = strstr(name, "attn_v.weight") != NULL ||
-                             strstr(name, "attn_qkv.weight") != NULL ||
-                             strstr(name, "ffn_down.weight") != NULL;
+    const int is_sensitive =
+        strstr(name, "attn_v.weight") != NULL || strstr(name, "attn_qkv.weight") != NULL ||
+        strstr(name, "ffn_down.weight") != NULL || strstr(name, "ffn_down_exps.weight") != NULL ||
+        strstr(name, "ffn_down_shexp.weight") != NULL;
     const int32_t layer = strncmp(name, "blk.", 4) == 0 ? (int32_t)strtol(name + 4, NULL, 10) : 0;
     if (wanted == LATHE_GGUF_Q4_K && is_sensitive && gets_more_bits(layer, n_layers))
         return LATHE_GGUF_Q6_K;
@@ -544,7 +643,9 @@ static int32_t fitting_type(int32_t type, int64_t cols)
 const lathe_gguf_type *lathe_gguf_mix(int32_t wanted, const char *name, int32_t rank, int64_t cols,
                                       int32_t n_layers, int32_t tied)
 {
-    if (rank < 2 || !ends_with(name, ".weight") || ends_with(name, "_norm.weight"))
+    /* routers, too, are F32 in every file */
+    if (rank < 2 || !ends_with(name, ".weight") || ends_with(name, "_norm.weight") ||
+        strstr(name, ".ffn_gate_inp") != NULL)
         return lathe_gguf_type_of(LATHE_GGUF_F32);
     if (lathe_gguf_type_of(wanted)->block == 1)
         return lathe_gguf_type_of(wanted);

@@ -11,6 +11,16 @@
 #include "files/gguf/gguf_type.h"
 #include "lathe/status.h"
 
+/** How a family's mixtures of experts are described in config.json. */
+typedef struct lathe_gguf_experts {
+    const char *count_key;  /* number of experts: "num_experts" */
+    const char *ffn_key;    /* width inside an expert; NULL: feed_forward_length is that */
+    const char *shared_key; /* width inside the MLP of all tokens; NULL: there is no such key */
+    const char *norm_key;   /* whether weights are divided by their sum; NULL: there is none */
+    int32_t norm;           /* what llama.cpp does about that; where `grouped`: as norm_key says */
+    int32_t grouped;        /* 1: DeepSeek-V3's router, and first_k_dense_replace layers without */
+} lathe_gguf_experts;
+
 typedef struct lathe_gguf_family {
     const char *arch;         /* general.architecture: "llama" */
     const char *model_type;   /* of the config.json that a GGUF file gives: "llama" */
@@ -43,13 +53,17 @@ typedef struct lathe_gguf_family {
     const char *prefix, *layers; /* of the folder's names; NULL: "model.", "layers." */
     /* keys of config.json; NULL: the usual one; "": there is none */
     const char *positions_key, *ffn_key, *kv_key, *act_key;
-    const char *bias_key;     /* key of config.json that a bias of q means; NULL: none */
-    const char *out_bias_key; /* the same for o, where it has a key of its own; NULL */
-    const char *mlp_bias_key; /* the same for the MLP; NULL */
+    const char *bias_key;              /* key of config.json that a bias of q means; NULL: none */
+    const char *out_bias_key;          /* the same for o, where it has a key of its own; NULL */
+    const char *mlp_bias_key;          /* the same for the MLP; NULL */
+    const lathe_gguf_experts *experts; /* NULL: a dense family */
 } lathe_gguf_family;
 
 /** The family of a GGUF architecture; NULL: it is not converted. */
 const lathe_gguf_family *lathe_gguf_family_of_arch(const char *arch, int64_t bytes);
+/** The family of the same architecture whose layers have experts, which is the family itself where
+ *  all of its models do; NULL: there is none. */
+const lathe_gguf_family *lathe_gguf_family_with_experts(const lathe_gguf_family *family);
 /** The family in which a model_type is written; NULL: it is not converted. */
 const lathe_gguf_family *lathe_gguf_family_of_type(const char *model_type);
 /** The family of the same architecture whose layers have windows (OLMo 3 of OLMo 2); NULL: there is
@@ -65,6 +79,10 @@ lathe_status lathe_gguf_name(const lathe_gguf_family *family, const char *name, 
  *  tensor. */
 lathe_status lathe_gguf_folder_name(const lathe_gguf_family *family, const char *name,
                                     lathe_arena *arena, const char **out);
+
+/** Whether a tensor of GGUF may be a vector where the folder's is a matrix of one row: the gate of
+ *  the MLP of all tokens. */
+int32_t lathe_gguf_is_flat(const char *name);
 
 /* How a tensor differs from the one of the folder. */
 enum { LATHE_GGUF_SAME, LATHE_GGUF_ROTATED, LATHE_GGUF_PLUS_ONE, LATHE_GGUF_BY_HEAD };

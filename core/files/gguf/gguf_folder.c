@@ -46,6 +46,13 @@ lathe_status lathe_gguf_family_read(const lathe_gguf *file, const lathe_gguf_fam
     if (*out != NULL && lathe_gguf_find(file, "blk.0.attn_norm_2.weight") != NULL &&
         lathe_gguf_family_with_two_norms(*out) != NULL)
         *out = lathe_gguf_family_with_two_norms(*out);
+    if (*out != NULL && lathe_gguf_family_with_experts(*out) != NULL) {
+        char key[96];
+        int64_t experts;
+        LATHE_TRY(lathe_gguf_int(file, lathe__gguf_key(*out, "expert_count", key, sizeof key), 0,
+                                 INT32_MAX, 0, &experts));
+        *out = experts > 0 ? lathe_gguf_family_with_experts(*out) : *out;
+    }
     if (*out != NULL)
         return LATHE_OK;
     return lathe_error(LATHE_E_UNSUPPORTED, "%s: the architecture is \"%.*s\"; Lathe converts %s",

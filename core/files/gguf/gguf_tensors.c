@@ -132,6 +132,11 @@ static lathe_status add(tensors *m, const lathe_gguf_tensor *t, int32_t dtype)
                               .coding = c};
     for (int32_t i = 0; i < LATHE_MAX_RANK; i++)
         made->desc.dims[i] = t->dims[i];
+    if (t->rank == 3) { /* of all experts: their matrices one below the other */
+        made->desc = lathe_desc_2d(dtype, t->rows, t->cols);
+    } else if (t->rank == 1 && lathe_gguf_is_flat(t->name)) {
+        made->desc = lathe_desc_2d(dtype, 1, t->cols);
+    }
     if (strstr(name, "_layernorm.norms.") != NULL) { /* the heads' norms, one after the other */
         made->desc.rank = 1;
         made->desc.dims[0] = t->rows * t->cols;
@@ -195,6 +200,13 @@ static lathe_status add_xielu(tensors *m, int32_t dtype)
     return LATHE_OK;
 }
 
+/* A layer of multi-token prediction, which no model computes. */
+static int is_predicted(const tensors *m, const char *name)
+{
+    return m->family->experts != NULL && strncmp(name, "blk.", 4) == 0 &&
+           strtoll(name + 4, NULL, 10) >= m->n_layers;
+}
+
 static lathe_status add_all(tensors *m)
 {
     const int64_t n = lathe_gguf_count(m->file);
@@ -206,7 +218,8 @@ static lathe_status add_all(tensors *m)
         return lathe_error(LATHE_E_NOMEM, "%s: no memory for its tensors",
                            lathe_gguf_path(m->file));
     for (int64_t i = 0; i < n; i++)
-        if (!is_factors(lathe_gguf_at(m->file, i)->name))
+        if (!is_factors(lathe_gguf_at(m->file, i)->name) &&
+            !is_predicted(m, lathe_gguf_at(m->file, i)->name))
             LATHE_TRY(add(m, lathe_gguf_at(m->file, i), dtype));
     return m->family->uses_xielu ? add_xielu(m, dtype) : LATHE_OK;
 }

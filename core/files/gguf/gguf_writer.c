@@ -118,9 +118,11 @@ static int64_t padded(int64_t n)
     return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-lathe_status lathe_gguf_writer_add(lathe_gguf_writer *w, const char *name,
-                                   const lathe_gguf_type *type, int64_t rows, int64_t cols)
+/* dims: the fastest first, as the file has them. */
+static lathe_status add_tensor(lathe_gguf_writer *w, const char *name, const lathe_gguf_type *type,
+                               const int64_t *dims, uint32_t rank)
 {
+    int64_t bytes = lathe_gguf_row_bytes(type, dims[0]);
     if (w->n_tensors == w->capacity) {
         const int64_t capacity = w->capacity * 2 + 64;
         int64_t *grown = realloc(w->bytes, (size_t)capacity * sizeof *grown);
@@ -129,17 +131,32 @@ lathe_status lathe_gguf_writer_add(lathe_gguf_writer *w, const char *name,
         w->bytes = grown;
         w->capacity = capacity;
     }
-    const int64_t bytes = lathe_gguf_row_bytes(type, cols) * (rows > 0 ? rows : 1);
     lathe_gguf_append_text(&w->list, name, (int64_t)strlen(name));
-    append_u32(&w->list, rows > 0 ? 2 : 1);
-    append_u64(&w->list, (uint64_t)cols);
-    if (rows > 0)
-        append_u64(&w->list, (uint64_t)rows);
+    append_u32(&w->list, rank);
+    for (uint32_t i = 0; i < rank; i++) {
+        append_u64(&w->list, (uint64_t)dims[i]);
+        bytes *= i > 0 ? dims[i] : 1;
+    }
     append_u32(&w->list, (uint32_t)type->type);
     append_u64(&w->list, (uint64_t)w->data_bytes);
     w->data_bytes += padded(bytes);
     w->bytes[w->n_tensors++] = bytes;
     return LATHE_OK;
+}
+
+lathe_status lathe_gguf_writer_add(lathe_gguf_writer *w, const char *name,
+                                   const lathe_gguf_type *type, int64_t rows, int64_t cols)
+{
+    const int64_t dims[2] = {cols, rows};
+    return add_tensor(w, name, type, dims, rows > 0 ? 2 : 1);
+}
+
+lathe_status lathe_gguf_writer_add_experts(lathe_gguf_writer *w, const char *name,
+                                           const lathe_gguf_type *type, int64_t n, int64_t rows,
+                                           int64_t cols)
+{
+    const int64_t dims[3] = {cols, rows, n};
+    return add_tensor(w, name, type, dims, 3);
 }
 
 static lathe_status io_failed(const lathe_gguf_writer *w, const char *doing)

@@ -26,6 +26,11 @@ void lathe_gguf_append_text(lathe_buffer *elements, const char *text, int64_t by
 lathe_status lathe_gguf_writer_add(lathe_gguf_writer *w, const char *name,
                                    const lathe_gguf_type *type, int64_t rows, int64_t cols);
 
+/** Likewise for the matrices [rows, cols] of n experts in one tensor. */
+lathe_status lathe_gguf_writer_add_experts(lathe_gguf_writer *w, const char *name,
+                                           const lathe_gguf_type *type, int64_t n, int64_t rows,
+                                           int64_t cols);
+
 /** Writes everything before the data. */
 lathe_status lathe_gguf_writer_begin(lathe_gguf_writer *w);
 

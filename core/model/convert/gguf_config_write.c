@@ -200,6 +200,44 @@ static lathe_status check_older(const lathe_gguf_family *family, const lathe_mod
     return LATHE_OK;
 }
 
+static int is_true(const json_t *values, const char *key)
+{
+    return json_is_true(json_object_get(values, key));
+}
+
+/* Routers that llama.cpp computes in one way only, and layers that all have experts. */
+static lathe_status check_experts(const lathe_gguf_family *family, const lathe_model_config *c,
+                                  const json_t *values)
+{
+    const lathe_gguf_experts *e = family->experts;
+    const json_t *step = json_object_get(values, "decoder_sparse_step");
+    if (e == NULL)
+        return LATHE_OK;
+    if ((step != NULL && json_number_value(step) != 1.0) ||
+        json_array_size(json_object_get(values, "mlp_only_layers")) > 0)
+        return lathe_error(LATHE_E_UNSUPPORTED,
+                           "decoder_sparse_step or mlp_only_layers gives some layers no experts: a "
+                           "model of type %s is written as GGUF only if all have them, because "
+                           "llama.cpp computes no other",
+                           c->model_type);
+    if (e->norm_key != NULL && !e->grouped && is_true(values, e->norm_key) != e->norm)
+        return lathe_error(
+            LATHE_E_UNSUPPORTED, "%s is %s: llama.cpp computes models of type %s with %s only",
+            e->norm_key, e->norm ? "false" : "true", c->model_type, e->norm ? "true" : "false");
+    if (strcmp(family->arch, "olmoe") == 0 && c->n_kv_heads != c->n_heads)
+        return lathe_error(
+            LATHE_E_UNSUPPORTED,
+            "num_key_value_heads is %d: llama.cpp reads models of type olmoe with as "
+            "many key heads as query heads only",
+            (int)c->n_kv_heads);
+    if (e->grouped && number(values, "n_group") > 1.0 &&
+        number(values, "topk_group") >= number(values, "n_group"))
+        return lathe_error(LATHE_E_UNSUPPORTED,
+                           "topk_group is n_group: llama.cpp reads routers that leave groups out, "
+                           "or without groups, only");
+    return LATHE_OK;
+}
+
 /* Refuses what the file could not say, so that llama.cpp would compute another model. */
 static lathe_status check(const lathe_gguf_family *family, const lathe_model_config *c,
                           const json_t *values)
@@ -211,6 +249,7 @@ static lathe_status check(const lathe_gguf_family *family, const lathe_model_con
                            c->model_type);
     LATHE_TRY(check_shape(family, c, values));
     LATHE_TRY(check_older(family, c, values));
+    LATHE_TRY(check_experts(family, c, values));
     LATHE_TRY(check_activation(family, c, values));
     return check_rotation(family, c, values);
 }
@@ -236,6 +275,31 @@ static void put_mpt(keys *k, const json_t *values)
         put_float(k, "attention.clamp_kqv", clip);
 }
 
+static void put_experts(keys *k, const json_t *values)
+{
+    enum { SIGMOID = 2 };
+    const lathe_gguf_experts *e = k->family->experts;
+    if (e == NULL)
+        return;
+    put_int(k, "expert_count", (int64_t)number(values, e->count_key));
+    put_int(k, "expert_used_count", (int64_t)number(values, "num_experts_per_tok"));
+    if (e->ffn_key != NULL)
+        put_int(k, "expert_feed_forward_length", (int64_t)number(values, e->ffn_key));
+    if (e->shared_key != NULL)
+        put_int(k, "expert_shared_feed_forward_length", (int64_t)number(values, e->shared_key));
+    if (!e->grouped)
+        return;
+    put_int(k, "expert_gating_func", SIGMOID);
+    put_int(k, "expert_group_count", (int64_t)number(values, "n_group"));
+    put_int(k, "expert_group_used_count", (int64_t)number(values, "topk_group"));
+    put_int(k, "expert_shared_count", (int64_t)number(values, "n_shared_experts"));
+    put_int(k, "leading_dense_block_count", (int64_t)number(values, "first_k_dense_replace"));
+    put_float(k, "expert_weights_scale", number(values, "routed_scaling_factor"));
+    lathe_gguf_put_bool(
+        k->w, lathe__gguf_key(k->family, "expert_weights_norm", k->buffer, sizeof k->buffer),
+        is_true(values, e->norm_key));
+}
+
 static lathe_status write_keys(keys *k, const lathe_model_config *c, const json_t *values)
 {
     put_int(k, "vocab_size", c->vocab);
@@ -256,6 +320,7 @@ static lathe_status write_keys(keys *k, const lathe_model_config *c, const json_
     if (k->family->is_capped)
         put_gemma(k, c, values);
     put_factors(k, values);
+    put_experts(k, values);
     put_stablelm(k, values);
     put_mpt(k, values);
     if (k->family->window_period > 0)

@@ -119,6 +119,11 @@ static lathe_status declare(export *e)
         const int64_t rows = desc->rank > 1 ? desc->dims[0] : of_heads ? row->n_experts : 0;
         e->capacity = last > e->capacity ? last : e->capacity;
         e->n_all += lathe_desc_count(desc);
+        if (desc->rank > 1 && row->n_experts > 0) {
+            LATHE_TRY(lathe_gguf_writer_add_experts(e->w, name, type_of(e, name, desc),
+                                                    row->n_experts, rows / row->n_experts, last));
+            continue;
+        }
         LATHE_TRY(lathe_gguf_writer_add(e->w, name, type_of(e, name, desc), rows,
                                         of_heads ? last / row->n_experts : last));
     }

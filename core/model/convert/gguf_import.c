@@ -9,9 +9,11 @@
 #include "files/gguf/gguf_folder.h"
 #include "files/gguf/model_files.h"
 #include "files/safetensors/convert.h"
+#include "files/safetensors/expert_tensors.h"
 #include "files/safetensors/st_writer.h"
 #include "model/convert/gguf_convert.h"
 #include "model/family/model_build.h"
+#include "model/family/tower_names.h"
 #include "model/family/weight_tensor.h"
 #include "model/family/weights.h"
 #include "tokenizer/json/tokenizer_file.h"
@@ -52,7 +54,29 @@ static lathe_status check_range(const lathe_st_tensor *t, const float *x, int64_
     return LATHE_OK;
 }
 
-static lathe_status write_tensor(import *m, int32_t i, lathe_st_writer *w)
+/* The number of tensors that the folder has for a parameter: one for each expert, or head. */
+static int64_t parts_of(const lathe_param *row)
+{
+    return lathe_weights_is_by_expert(row) ? row->n_experts : 1;
+}
+
+/* Writes elements at .. at+n of a parameter, whose tensors are numbered from `first` on and have
+ * `each` elements. */
+static lathe_status write_part(lathe_st_writer *w, int64_t first, int64_t each, int64_t at,
+                               int64_t n, const void *data, int64_t width)
+{
+    for (int64_t done = 0; done < n;) {
+        const int64_t part = (at + done) / each, from = (at + done) % each;
+        const int64_t len = each - from < n - done ? each - from : n - done;
+        LATHE_TRY(lathe_st_writer_write(w, first + part, from * width,
+                                        (const char *)data + done * width, len * width));
+        done += len;
+    }
+    return LATHE_OK;
+}
+
+/* first: the number of the parameter's first tensor in the files. */
+static lathe_status write_tensor(import *m, int32_t i, int64_t first, lathe_st_writer *w)
 {
     const lathe_st_tensor *t = tensor_of(m, i);
     const int64_t n = lathe_desc_count(&t->desc);
@@ -70,9 +94,29 @@ static lathe_status write_tensor(import *m, int32_t i, lathe_st_writer *w)
             LATHE_TRY(lathe_convert(m->narrow, dtype, m->values, LATHE_F32, part));
             data = m->narrow;
         }
-        LATHE_TRY(lathe_st_writer_write(w, i, at * lathe_dtype_bytes(dtype), data,
-                                        part * lathe_dtype_bytes(dtype)));
+        LATHE_TRY(write_part(w, first, n / parts_of(m->params.rows[i]), at, part, data,
+                             lathe_dtype_bytes(dtype)));
         m->n_done += part;
+    }
+    return LATHE_OK;
+}
+
+static lathe_status add_tensors(import *m, int32_t i, lathe_st_writer *w)
+{
+    const lathe_param *row = m->params.rows[i];
+    lathe_desc desc = lathe_weights_file_desc(row);
+    desc.dtype = dtype_of(m, i);
+    if (parts_of(row) == 1) {
+        m->n_all += lathe_desc_count(&desc);
+        return lathe_st_writer_add(w, row->name, &desc);
+    }
+    desc.dims[0] /= parts_of(row);
+    for (int64_t e = 0; e < parts_of(row); e++) {
+        char name[LATHE_TENSOR_NAME];
+        if (lathe_expert_tensor_name(row->name, e, name, sizeof name) >= (int32_t)sizeof name)
+            return lathe_error(LATHE_E_UNSUPPORTED, "%s: the name is too long", row->name);
+        m->n_all += lathe_desc_count(&desc);
+        LATHE_TRY(lathe_st_writer_add(w, name, &desc));
     }
     return LATHE_OK;
 }
@@ -82,16 +126,15 @@ static lathe_status write_weights(import *m, const char *folder)
     lathe_st_writer *w = NULL;
     LATHE_TRY(lathe_st_writer_create(folder, "model", SHARD_BYTES, &w));
     lathe_status status = LATHE_OK;
-    for (int32_t i = 0; i < m->params.n && status == LATHE_OK; i++) {
-        lathe_desc desc = lathe_weights_file_desc(m->params.rows[i]);
-        desc.dtype = dtype_of(m, i);
-        m->n_all += lathe_desc_count(&desc);
-        status = lathe_st_writer_add(w, m->params.rows[i]->name, &desc);
-    }
+    for (int32_t i = 0; i < m->params.n && status == LATHE_OK; i++)
+        status = add_tensors(m, i, w);
     if (status == LATHE_OK)
         status = lathe_st_writer_begin(w);
-    for (int32_t i = 0; i < m->params.n && status == LATHE_OK; i++)
-        status = write_tensor(m, i, w);
+    int64_t first = 0;
+    for (int32_t i = 0; i < m->params.n && status == LATHE_OK; i++) {
+        status = write_tensor(m, i, first, w);
+        first += parts_of(m->params.rows[i]);
+    }
     if (status == LATHE_OK)
         status = lathe_safetensors_check(m->set);
     if (status == LATHE_OK)

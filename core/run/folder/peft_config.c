@@ -60,8 +60,7 @@ static const key_row rows[] = {
     {"lora_bias", OF_LORA, LATHE_PEFT_READ, NULL, NULL},
     {"trainable_token_indices", OF_LORA, LATHE_PEFT_READ, NULL, NULL},
     {"layer_replication", OF_LORA, LATHE_PEFT_REFUSED, NULL, "layers of the model are repeated"},
-    {"target_parameters", OF_LORA, LATHE_PEFT_REFUSED, NULL,
-     "it adapts parameters that are no linear layers, such as fused experts"},
+    {"target_parameters", OF_LORA, LATHE_PEFT_READ, NULL, NULL},
     {"alora_invocation_tokens", OF_LORA, LATHE_PEFT_REFUSED, NULL,
      "the adapter (aLoRA) acts only on tokens from these on"},
     {"use_qalora", OF_LORA, LATHE_PEFT_REFUSED, NULL, "A reads averages of groups of inputs"},
@@ -168,12 +167,34 @@ static int is_mica(const json_t *peft)
     return has_type(peft, "LORA") && strcasecmp(init_of(peft), "mica") == 0;
 }
 
+/* The last part of a parameter's name: "down_proj". */
+static const char *leaf_of(const char *parameter)
+{
+    const char *dot = strrchr(parameter, '.');
+    return dot != NULL ? dot + 1 : parameter;
+}
+
+/* Whether target_parameters has an entry with this last part. */
+static int has_fused(const json_t *peft, const char *leaf)
+{
+    const json_t *list = json_object_get(peft, "target_parameters");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *text = json_string_value(json_array_get(list, i));
+        if (text != NULL && strcmp(leaf_of(text), leaf) == 0)
+            return 1;
+    }
+    return 0;
+}
+
 /* Why a run cannot train the adapter further, by its keys. */
 static const char *fixed_by_keys(const json_t *peft)
 {
     if (is_mica(peft) && json_is_true(json_object_get(peft, "ensure_weight_tying")))
         return "init_lora_weights is \"mica\", with which B stays as it is in training, and with "
                "ensure_weight_tying Lathe would train it";
+    if (has_fused(peft, "gate_up_proj"))
+        return "target_parameters names gate_up_proj, of which PEFT trains one A for both halves, "
+               "and Lathe would train two: one of gate_proj, and one of up_proj";
     if (!is_empty(json_object_get(peft, "velora_config")))
         return "velora_config is set, with which gradients are computed from compressed inputs";
     return NULL;
@@ -226,6 +247,39 @@ static lathe_status check_keys(const char *dir, const json_t *peft, int32_t meth
         if (!is_empty(value))
             return refuse_key(dir, key, value, row);
     }
+    return LATHE_OK;
+}
+
+/* The fused experts that target_parameters names, and what does not go with them. PEFT itself
+ * refuses them with dropout, DoRA and biases. */
+static lathe_status check_fused(const char *dir, const json_t *peft)
+{
+    static const char *const other[] = {"rank_pattern", "alpha_pattern"};
+    const json_t *list = json_object_get(peft, "target_parameters");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *text = json_string_value(json_array_get(list, i));
+        const char *leaf = text != NULL ? leaf_of(text) : "";
+        if (text == NULL || strstr(text, "experts.") == NULL ||
+            (strcmp(leaf, "gate_up_proj") != 0 && strcmp(leaf, "down_proj") != 0))
+            return lathe_error(LATHE_E_CONFIG,
+                               "%s/adapter_config.json: target_parameters names \"%s\"; expected "
+                               "gate_up_proj and down_proj of experts, as "
+                               "\"mlp.experts.down_proj\"",
+                               dir, text != NULL ? text : "");
+    }
+    if (is_empty(list))
+        return LATHE_OK;
+    for (size_t i = 0; i < sizeof other / sizeof other[0]; i++)
+        if (!is_empty(json_object_get(peft, other[i])))
+            return lathe_error(LATHE_E_CONFIG,
+                               "%s/adapter_config.json: %s beside target_parameters is not "
+                               "supported: the matrices of experts are divided by r alone",
+                               dir, other[i]);
+    if (json_is_string(json_object_get(peft, "target_modules")))
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s/adapter_config.json: target_modules is a text beside "
+                           "target_parameters; expected a list",
+                           dir);
     return LATHE_OK;
 }
 
@@ -294,6 +348,7 @@ static lathe_status check(const char *dir, const json_t *peft)
             LATHE_E_CONFIG,
             "%s/adapter_config.json: peft_type is \"%s\"; expected \"LORA\" or \"OFT\"", dir, type);
     LATHE_TRY(check_keys(dir, peft, is_lora ? OF_LORA : OF_OFT));
+    LATHE_TRY(check_fused(dir, peft));
     return is_lora ? check_init(dir, peft) : check_oft(dir, peft);
 }
 
@@ -493,6 +548,32 @@ static lathe_status add_saved(const target *t, const whole_modules *whole)
     return put_new(t, "modules_to_save", list);
 }
 
+/* Adds the projection of experts beside a parameter, whose name, or the end of it, is given. */
+static void add_projection(json_t *list, const char *parameter, const char *projection)
+{
+    char text[512];
+    (void)snprintf(text, sizeof text, "%.*s%s", (int)(leaf_of(parameter) - parameter), parameter,
+                   projection);
+    (void)json_array_append_new(list, json_string(text));
+}
+
+/* The modules of the list and the projections of the fused experts. */
+static lathe_status add_with_fused(const target *t, const json_t *targets)
+{
+    const json_t *fused = json_object_get(t->peft, "target_parameters");
+    json_t *list = json_is_array(targets) ? json_copy((json_t *)(uintptr_t)targets) : json_array();
+    for (size_t i = 0; list != NULL && i < json_array_size(fused); i++) {
+        const char *name = json_string_value(json_array_get(fused, i));
+        if (strcmp(leaf_of(name), "down_proj") == 0) {
+            add_projection(list, name, "down_proj");
+            continue;
+        }
+        add_projection(list, name, "gate_proj");
+        add_projection(list, name, "up_proj");
+    }
+    return put_new(t, "target_modules", list);
+}
+
 static lathe_status add_targets(const target *t)
 {
     json_t *targets = json_object_get(t->peft, "target_modules");
@@ -504,6 +585,8 @@ static lathe_status add_targets(const target *t)
     LATHE_TRY(put_list(t, "layers_to_transform", "layers_to_transform"));
     if (!is_empty(json_object_get(t->peft, "layers_pattern")))
         LATHE_TRY(put_list(t, "layers_pattern", "layers_pattern"));
+    if (!is_empty(json_object_get(t->peft, "target_parameters")))
+        return add_with_fused(t, targets);
     if (text && strcmp(text, "all-linear") != 0)
         return put(t, "target_pattern", targets);
     return text ? put_new(t, "target_modules", json_pack("[s]", text))

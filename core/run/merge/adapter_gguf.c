@@ -125,6 +125,8 @@ static lathe_status put_pair(writer *w, int32_t index, int32_t data)
     double scale = 0.0;
     if (row->transposed)
         return refuse(w, row->name, "is [in, out] in the model's file");
+    if (row->n_experts > 0)
+        return refuse(w, row->name, "has a matrix for each expert");
     lathe_status status = lathe__lora_pair_read(
         w->part, index,
         "a GGUF adapter has only A and B of plain LoRA (merge others, and convert the model)", &p);

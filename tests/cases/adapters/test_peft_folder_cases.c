@@ -179,14 +179,15 @@ Test(peft_folder_cases, with_what_lathe_does_not_read_are_refused_by_name_on_eve
 Test(peft_folder_cases, begin_a_run_with_the_loss_of_peft)
 {
     static const struct {
-        const char *name;
+        const char *base, *name;
         double loss; /* of losses.txt */
-    } cases[] = {{"digits", 5.817126750946045},
-                 {"layers", 5.724456787109375},
-                 {"other_names", 5.697922706604004}};
-    char adapter[2048], toml[2048];
+    } cases[] = {{"base", "digits", 5.817126750946045},
+                 {"base", "layers", 5.724456787109375},
+                 {"base", "other_names", 5.697922706604004},
+                 {"experts", "fused_down", 5.899898052215576}};
+    char base[2048], adapter[2048], toml[2048];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        put("run.toml", text(toml, run_file, PEFT "/base", "adapter",
+        put("run.toml", text(toml, run_file, text(base, PEFT "/%s", cases[i].base), "adapter",
                              text(adapter, PEFT "/%s", cases[i].name), PEFT "/text.txt", ""));
         cr_assert_eq(run("rm -rf out && " LATHE " train run.toml 2>&1"), 0, "%s", output);
         cr_assert_eq(run("grep '\"loss\"' out/metrics.jsonl | head -1"), 0);
@@ -316,11 +317,35 @@ Test(peft_folder_cases, pickled_weights_are_named)
     expect(LATHE " generate a --prompt x 2>&1", 2, "in adapter_model.bin");
 }
 
+/* Settings that PEFT has for them, and Lathe does not read. */
+Test(peft_folder_cases, of_fused_experts_are_refused_by_the_key)
+{
+    static const char *const cases[][2] = {
+        {"s/.rank_pattern.: {}/\"rank_pattern\": {\"q_proj\": 2}/", "rank_pattern beside"},
+        {"s/.alpha_pattern.: {}/\"alpha_pattern\": {\"q_proj\": 2}/", "alpha_pattern beside"},
+        {"s/mlp.experts.down_proj/mlp.gate.weight/", "target_parameters names \"mlp.gate.weight\""},
+        {"s/mlp.experts.down_proj/mlp.experts.gate_up_proj/", "does not name"},
+        {"s/.r.: 4/\"r\": 3/", "no matrix of rank 3"}};
+    char command[2048];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        cr_assert_eq(
+            run(text(command,
+                     "rm -rf f && cp -r " PEFT "/fused_experts f && chmod -R u+w f && sed -i '%s' "
+                     "f/adapter_config.json",
+                     cases[i][0])),
+            0, "%s", output);
+        expect(text(command, LATHE " eval f --model.path " PEFT "/experts --data " PEFT
+                                   "/text.txt" ROW "2>&1"),
+               2, cases[i][1]);
+    }
+}
+
 /* PEFT would train less of them than Lathe. */
 Test(peft_folder_cases, that_lathe_would_train_otherwise_are_only_read)
 {
     static const char *const cases[][3] = {
-        {"base", "embedding_saved", "the whole weight of lm_head, model.embed_tokens, which"}};
+        {"base", "embedding_saved", "the whole weight of lm_head, model.embed_tokens, which"},
+        {"experts", "fused_gate_up", "target_parameters names gate_up_proj"}};
     char base[2048], adapter[2048], toml[2048];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         put("run.toml", text(toml, run_file, text(base, PEFT "/%s", cases[i][0]), "adapter",
@@ -515,7 +540,7 @@ static const struct {
     {"LORA", "layer_replication", REFUSED},
     {"LORA", "runtime_config", HARMLESS},
     {"LORA", "lora_bias", READ},
-    {"LORA", "target_parameters", REFUSED},
+    {"LORA", "target_parameters", READ},
     {"LORA", "use_bdlora", REFUSED},
     {"LORA", "arrow_config", REFUSED},
     {"LORA", "kasa_config", REFUSED},
