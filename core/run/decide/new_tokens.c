@@ -44,12 +44,11 @@ static lathe_status hash_folder(const char *folder, lathe_arena *arena, char out
     lathe_status status = LATHE_OK;
     for (int64_t i = 0; i < n && status == LATHE_OK; i++) {
         const char *path = lathe_path_join(arena, folder, names[i]);
-        if (path == NULL)
-            status = LATHE_E_NOMEM;
-        else if (!lathe_path_is_dir(path)) /* further templates, which no token depends on */
-            status = lathe_sha256_file(path, hex);
-        else
-            continue;
+        if (path != NULL && lathe_path_is_dir(path))
+            continue; /* further templates, which no token depends on */
+        status = path != NULL ? lathe_sha256_file(path, hex) : LATHE_E_NOMEM;
+        if (status != LATHE_OK)
+            break;
         lathe_sha256_update(hash, names[i], (int64_t)strlen(names[i]) + 1);
         lathe_sha256_update(hash, hex, 64);
     }
