@@ -33,36 +33,38 @@ static void warn_idle(const lathe_run *run)
     }
 }
 
-/* The SHA-256 of the files of a folder, with their names. */
+/* The SHA-256 of the files of a folder, with their names: chat templates count, too. */
 static lathe_status hash_folder(const char *folder, lathe_arena *arena, char out[65])
 {
-    char **names = NULL, hex[65];
+    char **paths = NULL, hex[65] = "";
     int64_t n = 0;
     lathe_sha256 *hash = NULL;
-    LATHE_TRY(lathe_dir_list(folder, arena, &names, &n));
+    LATHE_TRY(lathe_dir_walk(folder, arena, &paths, &n));
     LATHE_TRY(lathe_sha256_create(&hash));
     lathe_status status = LATHE_OK;
     for (int64_t i = 0; i < n && status == LATHE_OK; i++) {
-        const char *path = lathe_path_join(arena, folder, names[i]);
-        if (path == NULL)
-            status = LATHE_E_NOMEM;
-        else if (!lathe_path_is_dir(path)) /* further templates, which no token depends on */
-            status = lathe_sha256_file(path, hex);
-        else
-            continue;
-        lathe_sha256_update(hash, names[i], (int64_t)strlen(names[i]) + 1);
-        lathe_sha256_update(hash, hex, 64);
+        const char *name = paths[i] + strlen(folder);
+        status = lathe_sha256_file(paths[i], hex);
+        lathe_sha256_update(hash, name, (int64_t)strlen(name) + 1);
+        lathe_sha256_update(hash, hex, (int64_t)strlen(hex));
     }
     lathe_sha256_finish(hash, out);
     return status;
 }
 
-/* Gives a complete folder the name of its content. Another process may have made the same one. */
-static lathe_status name_folder(lathe_status status, const char *beside, const char *path)
+/* Gives a complete folder the name of its content. One that has the name already stays, unless it
+ * is damaged; another process may have made it meanwhile. */
+static lathe_status name_folder(const char *beside, const char *path, const char *hex,
+                                lathe_arena *arena)
 {
-    if (status == LATHE_OK && lathe_path_is_dir(path))
-        return lathe_dir_remove(beside);
-    status = lathe_new_folder_end(status, beside, path);
+    char found[65] = "";
+    if (lathe_path_is_dir(path)) {
+        if (hash_folder(path, arena, found) == LATHE_OK && strcmp(found, hex) == 0)
+            return lathe_dir_remove(beside);
+        lathe_error_clear();
+        return lathe_new_folder_replace(LATHE_OK, beside, path);
+    }
+    const lathe_status status = lathe_new_folder_end(LATHE_OK, beside, path);
     if (status != LATHE_E_CONFIG || !lathe_path_is_dir(path))
         return status;
     lathe_error_clear();
@@ -86,7 +88,8 @@ static lathe_status write_folder(lathe_run *run, const lathe_token_growth *growt
     *out = lathe_arena_printf(&run->arena, "%s/tokenizer-%.16s", run->set.cache_dir, hex);
     if (*out == NULL)
         status = LATHE_E_NOMEM;
-    return name_folder(status, beside, *out);
+    return status == LATHE_OK ? name_folder(beside, *out, hex, &run->arena)
+                              : lathe_new_folder_end(status, beside, start);
 }
 
 /* Replaces the run's tokenizer by the one with the tokens. */

@@ -203,6 +203,30 @@ Test(run_token_cases, rows_of_adapters_beside_others_are_their_own)
     expect(LATHE " generate m --adapter x=out --prompt a 2>&1", 2, "has 265 tokens");
 }
 
+/* The first loss of dpo is ln 2 where the reference is the model with which the run begins. */
+Test(run_token_cases, a_reference_has_the_rows_too)
+{
+    static const char *const references[] = {"--model.path out",
+                                             "--model.path m --model.adapter out "
+                                             "--model.reference_adapter out"};
+    put("pairs.jsonl", "{\"prompt\": \"the \", \"chosen\": \"<think>a</think>\", "
+                       "\"rejected\": \"<think>b\"}\n");
+    expect(LATHE " train run.toml" ADD "--adapter.name lora --optimizer.lr 0.01 2>&1", 0,
+           "out/step-00000004");
+    for (int i = 0; i < 2; i++) {
+        char command[512];
+        (void)snprintf(command, sizeof command,
+                       "rm -rf dpo; " LATHE " train run.toml" ADD "%s --stage.name dpo "
+                       "--data.datasets '[{path=\"pairs.jsonl\"}]' --checkpoint.dir dpo 2>&1",
+                       references[i]);
+        expect(command, 0, "dpo/step-00000004");
+        cr_assert_eq(run("grep '\"loss\"' dpo/metrics.jsonl | head -1"), 0);
+        cr_expect(fabs(number_after("\"loss\": ") - 0.69314718) < 1e-6, "%s", output);
+        cr_assert_eq(run("grep '\"loss\"' dpo/metrics.jsonl | tail -1"), 0);
+        cr_expect_lt(number_after("\"loss\": "), 0.6931);
+    }
+}
+
 Test(run_token_cases, a_plan_counts_the_rows_and_writes_nothing)
 {
     cr_assert_eq(run("rm -rf .lathe"), 0);
@@ -210,6 +234,10 @@ Test(run_token_cases, a_plan_counts_the_rows_and_writes_nothing)
     expect(LATHE " plan run.toml" ADD "--tokenizer.pad_to_multiple_of 4096 2>&1", 0, "");
 
     cr_expect_neq(run("test -e .lathe/cache"), 0);
+    expect(LATHE " validate run.toml" ADD "2>&1", 0, "");
+    /* a damaged folder of the cache is made again */
+    cr_assert_eq(
+        run("for f in .lathe/cache/tokenizer-*/tokenizer.json; do echo x >$f || exit 1; done"), 0);
     expect(LATHE " validate run.toml" ADD "2>&1", 0, "");
     expect(LATHE " train run.toml" ADD "--dry-run 2>&1", 0, "");
     /* a new model */
