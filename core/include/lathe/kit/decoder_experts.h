@@ -161,7 +161,7 @@ static inline lathe_status lathe_decoder_count_z(const lathe_decoder_at *at, lat
 /** Whether the load balancing loss is computed. A family without one has it on request. */
 static inline int lathe_decoder_balances(const lathe_decoder_at *at)
 {
-    return !at->d->experts.no_balance || at->b->balance_loss > 0.0;
+    return !at->d->experts.no_balance || !isnan(at->b->balance_loss);
 }
 
 /** Adds what this layer's router did to the sums over the layers. scores f32[N,E]: of the router;
