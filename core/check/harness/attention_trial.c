@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "graph/ops/attention_exact.h"
+#include "lathe/kit/attention_kit.h"
 
 void lathe__attention_store(void *data, int32_t dtype, int64_t i, float x)
 {

@@ -45,6 +45,8 @@ static lathe_status hash_folder(const char *folder, lathe_arena *arena, char out
     for (int64_t i = 0; i < n && status == LATHE_OK; i++) {
         const char *name = paths[i] + strlen(folder);
         status = lathe_sha256_file(paths[i], hex);
+        if (status != LATHE_OK)
+            break;
         lathe_sha256_update(hash, name, (int64_t)strlen(name) + 1);
         lathe_sha256_update(hash, hex, (int64_t)strlen(hex));
     }
@@ -220,13 +222,24 @@ lathe_status lathe__new_rows(lathe_run *run, const lathe_model_source *source)
     int64_t n_base = 0;
     if (t->n == 0 && run->set.pad_to_multiple_of <= 1)
         return LATHE_OK;
+    const lathe_tokenizer *tokenizer = run->data.tokenizer;
+    const int64_t n_tokens = t->n > 0    ? t->n_after
+                             : tokenizer ? lathe_tokenizer_vocab_size(tokenizer)
+                                         : 0;
     t->growth = (lathe_row_growth){
         .rows_before = run->model.vocab,
-        .rows = lathe_grown_row_count(run->model.vocab, t->n_after, run->set.pad_to_multiple_of),
+        .rows = lathe_grown_row_count(run->model.vocab, n_tokens, run->set.pad_to_multiple_of),
         .init = run->set.add_init,
         .seed = (uint64_t)run->set.add_seed};
     if (t->n > 0)
         LATHE_TRY(count_base(run, &n_base));
+    if (t->n_after > t->n_before && t->n_before < n_base && lathe_model_has(path, "tokenizer.json"))
+        return lathe__run_refuse(run, "tokenizer", "add_tokens",
+                                 "tokenizer.add_tokens: the tokenizer has %lld tokens, and that of "
+                                 "the model in %s has %lld: the new ones would get the rows of "
+                                 "others; leave out tokenizer.path, or add the tokens to the "
+                                 "tokenizer that belongs to the model",
+                                 (long long)t->n_before, path, (long long)n_base);
     LATHE_TRY(lathe_fresh_rows(t->ids, t->n, n_base, &run->arena, &t->growth));
     if (t->growth.rows == t->growth.rows_before && t->growth.n_fresh == 0)
         return LATHE_OK;
@@ -282,17 +295,37 @@ static lathe_status take_new(lathe_run *run, int32_t *out, int32_t *out_n)
     return LATHE_OK;
 }
 
+static int is_trained_whole(const lathe_run *run, const char *matrix)
+{
+    const int32_t row = matrix != NULL ? lathe_params_find(&run->params, matrix) : -1;
+    return row >= 0 && (run->params.rows[row]->trainable || run->params.rows[row]->in_adapter);
+}
+
 /* Why rows cannot train beside the others; NULL: they can. */
 static const char *hindrance(const lathe_run *run)
 {
-    const lathe_params *params = &run->params;
-    const int32_t row = lathe_params_find(params, run->model.embedding);
     if (run->set.merge_every > 0)
         return "adapter.merge_every merges the adapter during the run, and rows of tokens are not "
                "merged";
-    if (row >= 0 && (params->rows[row]->trainable || params->rows[row]->in_adapter))
+    if (is_trained_whole(run, run->model.embedding))
         return "the adapter trains the whole embedding";
+    if (is_trained_whole(run, run->model.head)) /* its rows train with those of the embedding */
+        return "the adapter trains the whole head";
     return NULL;
+}
+
+/* Where only one of the two matrices trains as a whole, new tokens are read, or written, by rows
+ * that stay as they begin. */
+static void warn_of_half(const lathe_run *run, int32_t n)
+{
+    const int reads = is_trained_whole(run, run->model.embedding),
+              writes = is_trained_whole(run, run->model.head);
+    if (reads != writes && !run->model.tied && lathe__run_has_step(run))
+        lathe__run_warn(run, "tokenizer", "add_tokens",
+                        "tokenizer.add_tokens: the adapter trains the whole %s and not the %s, in "
+                        "which the rows of the %d new tokens stay as they begin: name both in "
+                        "adapter.modules_to_save, or none",
+                        reads ? "embedding" : "head", reads ? "head" : "embedding", n);
 }
 
 static void warn_of_freeze(const lathe_run *run, int32_t n)
@@ -355,6 +388,8 @@ lathe_status lathe__token_rows_choose(lathe_run *run)
                                  "%s: set adapter.%s = [] to leave the rows of the new tokens as "
                                  "they begin",
                                  why, key);
+    if (why != NULL)
+        warn_of_half(run, n);
     run->decided.token_rows = (lathe_token_rows){ids, why == NULL ? n : 0};
     return LATHE_OK;
 }

@@ -111,19 +111,22 @@ lathe_status lathe__token_check(const lathe_run *run)
     if (run->data.tokenizer == NULL)
         return LATHE_OK;
     LATHE_TRY(take_out_pad(run));
-    const int64_t tokens = lathe_tokenizer_vocab_size(run->data.tokenizer);
+    const int64_t n_read = lathe_tokenizer_vocab_size(run->data.tokenizer);
+    const int64_t with_added = run->decided.tokens.n_after; /* not yet written, if it only plans */
+    const int64_t tokens = with_added > n_read ? with_added : n_read;
     const int reads_text =
         !lathe__run_only_plans(run) && (run->set.datasets || run->set.validation);
     if (tokens > run->model.vocab && (run->data.tokenizer_dir || reads_text))
         return lathe__run_refuse(
             run, run->set.tokenizer_path ? "tokenizer" : "model",
             run->set.tokenizer_path || run->set.model_path ? "path" : "vocab_size",
-            "%s%svocab_size is %lld, but %s has %lld tokens: model and tokenizer do not belong "
+            "%s%svocab_size is %lld, but %s has %lld tokens%s: model and tokenizer do not belong "
             "together",
             run->set.model_path ? run->set.model_path : "model.", run->set.model_path ? ": " : "",
             (long long)run->model.vocab,
             run->data.tokenizer_dir ? run->data.tokenizer_dir : "the tokenizer of bytes",
-            (long long)tokens);
+            (long long)tokens,
+            run->decided.tokens.n > 0 ? " with those of tokenizer.add_tokens" : "");
     if (run->set.model_path == NULL)
         return LATHE_OK;
     for (int32_t i = 0; i < run->model.n_eos; i++)

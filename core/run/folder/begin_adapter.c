@@ -103,6 +103,31 @@ static lathe_status find_folder(lathe_run *run, lathe_begin_adapter *out, const 
 
 static const char adapter_name[] = "adapter.name";
 
+/* Rows of an adapter belong to the tokens that its run added: with others, or in another order,
+ * they would be those of other tokens. */
+static lathe_status refuse_other_tokens(lathe_run *run, const lathe_begin_adapter *begin)
+{
+    const lathe_value *own = lathe_config_get(run->config, "tokenizer", "add_tokens");
+    for (int32_t i = 0; i < begin->settings.n; i++) {
+        const lathe_edit *one = &begin->settings.edits[i];
+        if (strcmp(one->key, "tokenizer.add_tokens") != 0 || own == NULL ||
+            !lathe_config_is_explicit(run->config, "tokenizer", "add_tokens"))
+            continue;
+        int same = own->n == one->value->n_children;
+        for (int64_t k = 0; same && k < own->n; k++)
+            same = one->value->children[k]->s != NULL &&
+                   strcmp(own->strs[k], one->value->children[k]->s) == 0;
+        if (!same)
+            return lathe__run_refuse(run, "tokenizer", "add_tokens",
+                                     "tokenizer.add_tokens differs from that of the adapter in %s, "
+                                     "whose rows belong to its own tokens: leave the key out, or "
+                                     "merge the adapter first (lathe merge), and add tokens to the "
+                                     "result",
+                                     begin->dir);
+    }
+    return LATHE_OK;
+}
+
 /* Adds what the run does not name: the method, the format of the frozen weights, and the tokens
  * that the model got with the adapter. */
 static void append_method(lathe_run *run, const lathe_begin_adapter *begin)
@@ -134,6 +159,7 @@ static lathe_status append_names(lathe_run *run, const char *base, const lathe_b
         lathe_edits_text(edits, LATHE_BY_FOLDER, "tokenizer.path", tokenizer);
     if (chat)
         lathe_edits_text(edits, LATHE_BY_FOLDER, "data.chat_template", chat);
+    LATHE_TRY(refuse_other_tokens(run, begin));
     append_method(run, begin);
     return edits->status;
 }

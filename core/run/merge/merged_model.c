@@ -71,17 +71,65 @@ static lathe_status find_bias(merger *m, int32_t k, int32_t weight)
     return LATHE_OK;
 }
 
-/* Finds the weights that adapter k changes or replaces. */
 /* Whether it is of rows of tokens that train. */
 static int is_of_tokens(const lathe_param *row)
 {
     return row->init == LATHE_INIT_TOKEN_ROWS || row->init == LATHE_INIT_TOKEN_MARKS;
 }
 
+static int has_token_rows(const lathe_merge_part *part)
+{
+    const lathe_params *params = part->saved->params;
+    int32_t i = params->n_model;
+    while (i < params->n && !is_of_tokens(params->rows[i]))
+        i++;
+    return i < params->n;
+}
+
+/* The SHA-256 of a folder's tokenizer.json; "": it has none. */
+static lathe_status hash_tokenizer(const char *folder, char out[65])
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const char *path = lathe_path_join(&arena, folder, "tokenizer.json");
+    lathe_status status = path != NULL ? LATHE_OK : LATHE_E_NOMEM;
+    out[0] = '\0';
+    if (status == LATHE_OK && lathe_path_exists(path))
+        status = lathe_sha256_file(path, out);
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+/* Adapters of which one has rows of tokens must mean the same tokens by their ids. */
+static lathe_status check_tokens(const merger *m, int32_t k)
+{
+    const lathe_merge_part *a = &m->parts[0], *b = &m->parts[k];
+    char first[65], other[65];
+    if (a->saved->model->vocab != b->saved->model->vocab)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s and %s do not belong together: the model of one has %lld rows for "
+                           "tokens, that of the other %lld; merge one, and train the other over "
+                           "the result",
+                           a->adapter, b->adapter, (long long)a->saved->model->vocab,
+                           (long long)b->saved->model->vocab);
+    if (!has_token_rows(a) && !has_token_rows(b))
+        return LATHE_OK;
+    LATHE_TRY(hash_tokenizer(a->adapter, first));
+    LATHE_TRY(hash_tokenizer(b->adapter, other));
+    return strcmp(first, other) == 0
+               ? LATHE_OK
+               : lathe_error(LATHE_E_CONFIG,
+                             "%s and %s do not belong together: they hold rows of tokens, and "
+                             "their tokenizer.json differ, so a row may be of another token; merge "
+                             "one, and train the other over the result",
+                             a->adapter, b->adapter);
+}
+
+/* Finds the weights that adapter k changes or replaces. */
 static lathe_status find_weights(merger *m, int32_t k)
 {
     const lathe_saved_state *saved = m->parts[k].saved;
     const int32_t bit = 1 << k;
+    LATHE_TRY(check_tokens(m, k));
     if (saved->model->tied != m->saved->model->tied)
         return lathe_error(LATHE_E_CONFIG,
                            "%s and %s do not belong together: one trains the embedding or the head "

@@ -72,6 +72,14 @@ static lathe_status model_json(const lathe_run *run, lathe_buffer *b)
         first = 0;
     }
     const int64_t n_tokens = vocabulary(run);
+    const lathe_value *own = lathe_config_get(run->config, "model", "vocab_size");
+    const int64_t multiple = run->set.pad_to_multiple_of;
+    if (has_vocab && multiple > 1 && own->i % multiple != 0)
+        return lathe__run_refuse(run, "tokenizer", "pad_to_multiple_of",
+                                 "tokenizer.pad_to_multiple_of = %lld does not divide "
+                                 "model.vocab_size = %lld, which says how many rows a new model "
+                                 "has: leave one of the keys out",
+                                 (long long)multiple, (long long)own->i);
     if (!has_vocab && n_tokens > 0)
         lathe_buffer_printf(b, "%s\"vocab_size\": %lld", first ? "" : ", ", (long long)n_tokens);
     if (run->data.tokenizer) {
