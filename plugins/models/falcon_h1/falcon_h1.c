@@ -22,6 +22,8 @@ static const lathe_field fields[] = {
     LATHE_FIELD_BOOL("mamba_rms_norm", "false", "norm of the state space's output"),
     {"mamba_norm_before_gate", LATHE_T_BOOL, LATHE_FIELD_NULLABLE, "true", LATHE_NO_RANGE, NULL,
      NULL, "with mamba_rms_norm: the norm comes before the gate, not after it; null: after it"},
+    {"num_logits_to_keep", LATHE_T_INT, LATHE_FIELD_NULLABLE, "1", 0, 2147483647.0, NULL, "tokens",
+     "changes nothing: a setting of generation in older versions of transformers"},
     LATHE_POSITIVE("lm_head_multiplier", "1.0", 1e9, "factor of the logits"),
     LATHE_POSITIVE("embedding_multiplier", "1.0", 1e9, "factor of the token embeddings"),
     LATHE_POSITIVE("key_multiplier", "1.0", 1e9, "factor of the keys"),
