@@ -81,7 +81,7 @@ Test(cuda, attention_backends)
 
 Test(cuda, ops)
 {
-    on_cuda("tests/emulated", LATHE_KIND_OP, 2);
+    on_cuda("tests/emulated", LATHE_KIND_OP, 3);
 }
 
 Test(cuda, adapters)

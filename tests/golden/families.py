@@ -24,6 +24,7 @@ import warnings
 import torch
 from family_cases import attention_of
 from peft import LoraConfig, get_peft_model
+from peft.tuners import tuners_utils
 from peft.utils import transformers_weight_conversion
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -106,6 +107,8 @@ def linear_layers(model):
 
 # PEFT replaces the names of an MLP or a shared expert by the fused experts, whatever else the list has.
 transformers_weight_conversion.convert_peft_config_for_transformers = lambda *_, **__: None
+# PEFT refuses out_proj of Falcon-H1, because the kernels of mamba_ssm multiply by it themselves. Here none is installed.
+tuners_utils._check_lora_target_modules_mamba = lambda *_, **__: None
 
 
 def lora(folder, model, seed):

@@ -89,7 +89,7 @@ def golden(model, folder, seed):
             grad = grad.flatten(0, grad.dim() - 2) if grad.dim() == 3 else grad
             key = "grad." + re.sub(r"(_layernorm\.norms)\.\d+\.", r"\1.", key)
             tensors[key] = torch.cat([tensors[key], grad]) if key in tensors else grad.contiguous()
-    if hasattr(model.config, "router_aux_loss_coef"):
+    if hasattr(model.config, "router_aux_loss_coef") and getattr(model.config, "num_local_experts", 1) > 0:
         with torch.no_grad():
             balance = model(input_ids=ids, output_router_logits=True, use_cache=False).aux_loss
         tensors["aux_loss"] = balance.reshape(1)

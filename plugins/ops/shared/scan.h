@@ -77,13 +77,13 @@ SCAN_FN int64_t scan_kept_states(int64_t tokens)
 
 /* Heads of v that share one head of q and k are divided among so many items, each of which sums the
  * gradients of q and k over its own. There is one where the heads of q and k are enough work for
- * many workers. It depends on the shape alone, because the order of a sum must not depend on the
- * machine. */
+ * many workers, as in all models with the delta rule. It depends on the shape alone, because the
+ * order of a sum must not depend on the machine. */
 SCAN_FN int32_t scan_parts(const scan_args *a)
 {
     const int32_t group = a->heads / a->key_heads;
     const int32_t wanted = (SCAN_PARTS + a->key_heads - 1) / a->key_heads;
-    return wanted < group ? wanted : group;
+    return a->corrects ? 1 : wanted < group ? wanted : group;
 }
 
 /* Floats for the sums of those parts: q and k, [2, parts, B, Hk, T, ld(Dk)]. */

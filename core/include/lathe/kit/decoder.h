@@ -5,6 +5,7 @@
 #define LATHE_KIT_DECODER_H
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "model_kit.h"
 
@@ -91,12 +92,33 @@ typedef struct lathe_latent_layer {
     float norm_eps; /* of the norms of the latents */
 } lathe_latent_layer;
 
+enum {
+    LATHE_MAMBA_GATE_FIRST = 0, /* norm(y silu(z)) */
+    LATHE_MAMBA_NORM_FIRST = 1, /* norm(y) silu(z) */
+    LATHE_MAMBA_NO_NORM = 2,    /* y silu(z) */
+};
+
+/** The state space of Mamba-2, instead of attention or beside it (decoder_mamba.h). */
+typedef struct lathe_mamba_layer {
+    const char *module;                   /* "mamba" */
+    int32_t n_heads, head_dim;            /* H, P: H*P channels */
+    int32_t n_groups, state;              /* of B and C, each for H/G heads; size of a state */
+    int32_t taps;                         /* tokens that the convolution reads */
+    int32_t norm;                         /* LATHE_MAMBA_*: each group of channels by itself */
+    int32_t conv_bias, in_bias, out_bias; /* biases of the convolution and the projections */
+    int32_t beside;                       /* 1: beside the attention, both of one norm */
+    double dt_min, dt_max;                /* limits of dt; dt_max 0: none */
+    double in_factor, out_factor;         /* of what it reads, and of its output; 0: 1 */
+    double factors[5];                    /* of z, x, B, C and dt after the projection; 0: 1 */
+} lathe_mamba_layer;
+
 /** Choices of one layer. */
 typedef struct lathe_decoder_layer {
     const lathe_layer_names *names;
     const lathe_expert_layer *experts; /* NULL: an MLP */
     const lathe_delta_layer *delta;    /* NULL: attention */
     const lathe_latent_layer *latent;  /* NULL: plain attention; its names are fixed */
+    const lathe_mamba_layer *mamba;    /* NULL: attention */
     int32_t rope;                      /* index of describe()'s ropes; -1: no rotary positions */
     int32_t norm;                      /* LATHE_OP_RMSNORM or LATHE_OP_LAYERNORM */
     int32_t norm_offset_one;           /* RMSNORM multiplies by 1+w; w begins at 0 */
@@ -121,6 +143,9 @@ typedef struct lathe_decoder_layer {
     float alibi;           /* exponent of the smallest of the ALiBi slopes, 8 as a rule; 0: none */
     float alibi_scale;     /* factor on the slopes; 0: 1 */
     int32_t alibi_bf16;    /* 1: the slopes are rounded to bf16 before the factor */
+    /* factors of what the attention reads, of its output, of the output of gate before the
+     * activation, and of the MLP's output; 0: 1 */
+    float attention_in_scale, attention_out_scale, gate_scale, down_scale;
     int32_t gated_queries; /* 1: q has for each head its queries, then a gate, whose sigmoid is a
                               factor of the head's output */
 } lathe_decoder_layer;
@@ -144,6 +169,7 @@ typedef struct lathe_decoder {
     lathe_expert_layer experts; /* for layers[].experts */
     lathe_delta_layer delta;    /* for layers[].delta */
     lathe_latent_layer latent;  /* for layers[].latent */
+    lathe_mamba_layer mamba;    /* for layers[].mamba */
 } lathe_decoder;
 
 /** Sets one table of rotary frequencies over whole heads, for all layers. */
@@ -381,6 +407,57 @@ static inline lathe_status lathe_decoder_use_delta(lathe_decoder *d)
         if (lathe_layer_is(k, i, "linear_attention", interval > 0 && (i + 1) % interval != 0))
             d->layers[i].delta = &d->delta;
     return LATHE_OK;
+}
+
+/** Reads time_step_limit into d->mamba: two numbers, of which the second may be infinity, as
+ *  transformers writes it. */
+static inline lathe_status lathe_decoder_read_limits(lathe_decoder *d)
+{
+    const lathe_keys *k = &d->keys;
+    const lathe_value *v = lathe_key(k, "time_step_limit");
+    const char *why = "expected two numbers above 0, a lower and an upper limit; the upper one may "
+                      "be {\"__float__\": \"Infinity\"}";
+    if (v == NULL || !v->is_set)
+        return LATHE_OK;
+    char *end;
+    const double low = v->s[0] == '[' ? strtod(v->s + 1, &end) : -1.0;
+    if (!(low >= 0.0) || *end != ',')
+        return lathe_key_refuse(k, "time_step_limit", why);
+    d->mamba.dt_min = low;
+    if (strcmp(end, ",{\"__float__\":\"Infinity\"}]") == 0)
+        return LATHE_OK;
+    d->mamba.dt_max = strtod(end + 1, &end);
+    if (!(d->mamba.dt_max >= low && d->mamba.dt_max > 0.0) || strcmp(end, "]") != 0)
+        return lathe_key_refuse(k, "time_step_limit", why);
+    return LATHE_OK;
+}
+
+/** Reads the keys of LATHE_MAMBA_FIELDS into d->mamba, for `inner` channels; the caller gives it to
+ *  layers. */
+static inline lathe_status lathe_decoder_read_mamba(lathe_decoder *d, int64_t inner)
+{
+    const lathe_keys *k = &d->keys;
+    const int64_t heads = lathe_key_int(k, "mamba_n_heads");
+    const int64_t size = heads > 0 ? lathe_key_fill(k, "mamba_d_head", inner / heads) : 0;
+    lathe_mamba_layer *m = &d->mamba;
+    m->module = "mamba";
+    m->n_heads = (int32_t)heads;
+    m->head_dim = (int32_t)size;
+    m->n_groups = (int32_t)lathe_key_int(k, "mamba_n_groups");
+    m->state = (int32_t)lathe_key_int(k, "mamba_d_state");
+    m->taps = (int32_t)lathe_key_int(k, "mamba_d_conv");
+    m->conv_bias = (int32_t)lathe_key_int(k, "mamba_conv_bias");
+    m->in_bias = m->out_bias = (int32_t)lathe_key_int(k, "mamba_proj_bias");
+    if (heads < 1 || heads * size != inner)
+        return lathe_fail_at(d->host, LATHE_E_CONFIG, "mamba_n_heads",
+                             "mamba_n_heads times mamba_d_head is %lld; expected the %lld channels "
+                             "of a state space",
+                             (long long)(heads * size), (long long)inner);
+    if (size > 512)
+        return lathe_key_refuse(k, "mamba_d_head", "expected at most 512");
+    if (m->n_groups < 1 || heads % m->n_groups != 0)
+        return lathe_key_refuse(k, "mamba_n_groups", "it must divide mamba_n_heads");
+    return lathe_decoder_read_limits(d);
 }
 
 #endif

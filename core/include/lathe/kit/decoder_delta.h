@@ -3,18 +3,7 @@
 #ifndef LATHE_KIT_DECODER_DELTA_H
 #define LATHE_KIT_DECODER_DELTA_H
 
-#include "decoder_graph.h"
-
-/** *io in f32. */
-static inline lathe_status lathe_decoder_wide(const lathe_decoder_at *at, const char *label,
-                                              lathe_val *io)
-{
-    const lathe_op_attrs wide = {.dtype = LATHE_F32};
-    lathe_desc d;
-    LATHE_TRY(at->b->api->desc(at->b->graph, *io, &d));
-    return d.dtype == LATHE_F32 ? LATHE_OK
-                                : lathe_decoder_node(at, LATHE_OP_CAST, &wide, io, 1, label, io);
-}
+#include "decoder_scan.h"
 
 /** x times the sigmoid of `gate`, both c[N,W]. The sigmoid is computed in f32. */
 static inline lathe_status lathe_decoder_sigmoid_gate(const lathe_decoder_at *at, lathe_val x,
@@ -91,34 +80,13 @@ static inline lathe_status lathe_delta_project(const lathe_decoder_at *at, lathe
     return lathe_decoder_wide(at, "delta.decay", a);
 }
 
-/** A vector f32[H] of the layer as rows f32[N,H]. */
-static inline lathe_status lathe_delta_vector(const lathe_decoder_at *at, const char *tensor,
-                                              int64_t n, lathe_val *out)
-{
-    const lathe_op_attrs rows = {.count = n, .dtype = LATHE_F32};
-    const int is_log = strcmp(tensor, "linear_attn.A_log") == 0;
-    char name[256];
-    lathe_val v;
-    lathe_decoder_name(at, tensor, name, sizeof name);
-    LATHE_TRY(at->b->tensor(at->b->ctx, name, &v));
-    if (is_log)
-        LATHE_TRY(lathe_decoder_node(at, LATHE_OP_EXP, NULL, &v, 1, "delta.A", &v));
-    return lathe_decoder_node(at, LATHE_OP_BROADCAST_ROW, &rows, &v, 1, tensor, out);
-}
-
-/** g f32[N,H] = -exp(A_log) softplus(a + dt_bias) = exp(A_log) log sigmoid(-(a + dt_bias)). */
+/** g f32[N,H] = -exp(A_log) softplus(a + dt_bias). */
 static inline lathe_status lathe_delta_decay(const lathe_decoder_at *at, lathe_val a,
                                              lathe_val *out)
 {
-    const lathe_op_attrs negative = {.alpha = -1.0};
-    lathe_val in[2] = {a, LATHE_NONE};
-    lathe_desc d;
-    LATHE_TRY(at->b->api->desc(at->b->graph, a, &d));
-    LATHE_TRY(lathe_delta_vector(at, "linear_attn.dt_bias", d.dims[0], &in[1]));
-    LATHE_TRY(lathe_decoder_node(at, LATHE_OP_ADD, NULL, in, 2, "delta.decay", &in[0]));
-    LATHE_TRY(lathe_decoder_node(at, LATHE_OP_SCALE, &negative, in, 1, "delta.decay", &in[0]));
-    LATHE_TRY(lathe_decoder_node(at, LATHE_OP_LOGSIGMOID, NULL, in, 1, "delta.decay", &in[0]));
-    LATHE_TRY(lathe_delta_vector(at, "linear_attn.A_log", d.dims[0], &in[1]));
+    lathe_val in[2];
+    LATHE_TRY(lathe_decoder_negative_softplus(at, a, "linear_attn.dt_bias", "delta.decay", &in[0]));
+    LATHE_TRY(lathe_decoder_rows_of(at, "linear_attn.A_log", a, 1, &in[1]));
     return lathe_decoder_node(at, LATHE_OP_MUL, NULL, in, 2, "delta.decay", out);
 }
 
@@ -151,16 +119,12 @@ static inline lathe_status lathe_delta_convolve(const lathe_decoder_at *at, lath
     const lathe_model_builder *b = at->b;
     const int64_t keys = (int64_t)l->n_key_heads * l->key_dim;
     const int64_t widths[3] = {keys, keys, (int64_t)l->n_heads * l->value_dim};
-    char name[256], label[64];
-    lathe_val in[4] = {qkv, LATHE_NONE, LATHE_NONE, b->doc_start};
-    lathe_desc d;
-    LATHE_TRY(b->api->desc(b->graph, qkv, &d));
-    const lathe_op_attr attrs[] = {LATHE_ATTR_INT("tokens", d.dims[0] / b->batch)};
+    char name[256];
+    lathe_val w;
     lathe_decoder_name(at, "linear_attn.conv1d.weight", name, sizeof name);
-    LATHE_TRY(b->tensor(b->ctx, name, &in[1]));
-    (void)snprintf(label, sizeof label, "layers.%d.linear_attn.conv1d", (int)at->layer);
-    LATHE_TRY(b->api->op(b->graph, "short_conv", attrs, 1, in, 4, &qkv, 1, label));
-    LATHE_TRY(lathe_decoder_split(at, qkv, LATHE_NONE, widths, 3, label, out));
+    LATHE_TRY(b->tensor(b->ctx, name, &w));
+    LATHE_TRY(lathe_decoder_short_conv(at, "linear_attn.conv1d", qkv, w, LATHE_NONE, 1, &qkv));
+    LATHE_TRY(lathe_decoder_split(at, qkv, LATHE_NONE, widths, 3, "linear_attn.conv1d", out));
     LATHE_TRY(lathe_delta_unit(at, out[0], "delta.q", &out[0]));
     return lathe_delta_unit(at, out[1], "delta.k", &out[1]);
 }
@@ -189,11 +153,7 @@ static inline lathe_status lathe_decoder_delta(const lathe_decoder_at *at, lathe
     lathe_val qkv, z, a, in[6];
     lathe_desc d;
     char label[64];
-    if (b->key_end != LATHE_NONE)
-        return lathe_fail(at->d->host, LATHE_E_UNSUPPORTED,
-                          "layer %d has linear attention, which is causal: set stage.objective = "
-                          "\"causal\", or choose another model",
-                          (int)at->layer);
+    LATHE_TRY(lathe_decoder_scan_check(at, "linear attention"));
     LATHE_TRY(b->api->desc(b->graph, x, &d));
     LATHE_TRY(lathe_delta_project(at, x, &qkv, &z, &in[4], &a));
     LATHE_TRY(lathe_delta_convolve(at, qkv, in));

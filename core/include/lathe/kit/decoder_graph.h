@@ -54,6 +54,17 @@ static inline lathe_status lathe_decoder_node(const lathe_decoder_at *at, int32_
     return LATHE_OK;
 }
 
+/** x times factor, where factor 0 is 1. */
+static inline lathe_status lathe_decoder_factor(const lathe_decoder_at *at, lathe_val x,
+                                                double factor, const char *label, lathe_val *out)
+{
+    const lathe_op_attrs attrs = {.alpha = factor};
+    *out = x;
+    return factor == 0.0 || factor == 1.0
+               ? LATHE_OK
+               : lathe_decoder_node(at, LATHE_OP_SCALE, &attrs, &x, 1, label, out);
+}
+
 /** Adds the linear layer `module`, a site to which adapters can be attached. */
 static inline lathe_status lathe_decoder_linear(const lathe_decoder_at *at, const char *module,
                                                 int32_t has_bias, lathe_val x, lathe_val *out)

@@ -5,6 +5,7 @@
 #include "decoder_delta.h"
 #include "decoder_experts.h"
 #include "decoder_latent.h"
+#include "decoder_mamba.h"
 
 /** Attention with one fused projection for q, k and v. */
 static inline lathe_status lathe_decoder_fused(const lathe_decoder_at *at, lathe_val x,
@@ -49,14 +50,12 @@ static inline lathe_status lathe_decoder_split_gate(const lathe_decoder_at *at, 
 }
 
 /** Attention, from the normalised x to the output projection. */
-static inline lathe_status lathe_decoder_attention(const lathe_decoder_at *at, lathe_val x,
-                                                   lathe_val *out)
+static inline lathe_status lathe_decoder_self_attention(const lathe_decoder_at *at, lathe_val x,
+                                                        lathe_val *out)
 {
     const lathe_decoder_layer *l = &at->d->layers[at->layer];
     const lathe_layer_names *n = l->names;
     lathe_val q, k, v, gate = LATHE_NONE;
-    if (l->delta != NULL)
-        return lathe_decoder_delta(at, x, out);
     if (l->latent != NULL)
         return lathe_decoder_latent(at, x, out);
     if (n->qkv != NULL && l->gated_queries)
@@ -80,6 +79,29 @@ static inline lathe_status lathe_decoder_attention(const lathe_decoder_at *at, l
     return lathe_decoder_linear(at, n->o, l->out_bias, q, out);
 }
 
+/** The layer's mixer of tokens: linear attention, a state space, attention with its factors, or the
+ *  sum of the last two. */
+static inline lathe_status lathe_decoder_attention(const lathe_decoder_at *at, lathe_val x,
+                                                   lathe_val *out)
+{
+    const lathe_decoder_layer *l = &at->d->layers[at->layer];
+    lathe_val in[2] = {x, LATHE_NONE};
+    if (l->delta != NULL)
+        return lathe_decoder_delta(at, x, out);
+    if (l->mamba != NULL && !l->mamba->beside)
+        return lathe_decoder_mamba(at, x, out);
+    if (l->mamba != NULL)
+        LATHE_TRY(lathe_decoder_mamba(at, x, &in[1]));
+    LATHE_TRY(lathe_decoder_factor(at, x, (double)l->attention_in_scale, "attention.in", &in[0]));
+    LATHE_TRY(lathe_decoder_self_attention(at, in[0], &in[0]));
+    LATHE_TRY(
+        lathe_decoder_factor(at, in[0], (double)l->attention_out_scale, "attention.out", &in[0]));
+    *out = in[0];
+    return l->mamba == NULL
+               ? LATHE_OK
+               : lathe_decoder_node(at, LATHE_OP_ADD, NULL, in, 2, "attention.sum", out);
+}
+
 /** The MLP, applied to the normalised x. */
 static inline lathe_status lathe_decoder_mlp(const lathe_decoder_at *at, lathe_val x,
                                              lathe_val *out)
@@ -93,16 +115,19 @@ static inline lathe_status lathe_decoder_mlp(const lathe_decoder_at *at, lathe_v
     if (n->gate_up != NULL) {
         LATHE_TRY(lathe_decoder_linear(at, n->gate_up, l->mlp_bias, x, &h));
         LATHE_TRY(lathe_decoder_split(at, h, LATHE_NONE, widths, 2, "mlp.gate_up", pair));
+        LATHE_TRY(lathe_decoder_factor(at, pair[0], (double)l->gate_scale, "mlp.gate", &pair[0]));
         LATHE_TRY(lathe_decoder_gated(at, pair, &h));
     } else if (n->gate != NULL) {
         LATHE_TRY(lathe_decoder_linear(at, n->gate, l->mlp_bias, x, &pair[0]));
         LATHE_TRY(lathe_decoder_linear(at, n->up, l->mlp_bias, x, &pair[1]));
+        LATHE_TRY(lathe_decoder_factor(at, pair[0], (double)l->gate_scale, "mlp.gate", &pair[0]));
         LATHE_TRY(lathe_decoder_gated(at, pair, &h));
     } else {
         LATHE_TRY(lathe_decoder_linear(at, n->up, l->mlp_bias, x, &h));
         LATHE_TRY(lathe_decoder_activate(at, h, &h));
     }
-    return lathe_decoder_linear(at, n->down, l->mlp_bias, h, out);
+    LATHE_TRY(lathe_decoder_linear(at, n->down, l->mlp_bias, h, out));
+    return lathe_decoder_factor(at, *out, (double)l->down_scale, "mlp.out", out);
 }
 
 /** x + s h, where s is the layer's residual_scale. */

@@ -175,6 +175,52 @@ static inline lathe_status lathe_decoder_add_latent(const lathe_tensor_list *lis
                                     (int64_t)heads * l->value_dim, l->bias, 0);
 }
 
+/* A tensor of a state space, under the name `part` of its module. */
+static inline lathe_status lathe_decoder_add_mamba_part(const lathe_tensor_list *list, int32_t i,
+                                                        const char *part, int32_t has_bias,
+                                                        const lathe_model_tensor *tensor)
+{
+    char module[128];
+    (void)snprintf(module, sizeof module, "%s.%s", list->d->layers[i].mamba->module, part);
+    return lathe_decoder_add(list, i, module, has_bias, tensor);
+}
+
+/* A state space. transformers begins with A = 1, 2, .., H; here all begin in the middle. */
+static inline lathe_status lathe_decoder_add_mamba(const lathe_tensor_list *list, int32_t i)
+{
+    const lathe_mamba_layer *l = list->d->layers[i].mamba;
+    const int64_t width = list->d->info.width, inner = (int64_t)l->n_heads * l->head_dim;
+    const int64_t xbc = inner + 2 * (int64_t)l->n_groups * l->state;
+    const struct {
+        const char *name;
+        double value;
+    } vectors[3] = {{"dt_bias", 1.0}, {"A_log", log(0.5 * (1.0 + l->n_heads))}, {"D", 1.0}};
+    lathe_model_tensor t = {.rows = xbc,
+                            .cols = l->taps,
+                            .init_scale = 1.0 / sqrt((double)l->taps),
+                            .role = LATHE_ROLE_CONV,
+                            .init = LATHE_INIT_UNIFORM};
+    char name[128];
+    for (int v = 0; v < 3; v++) {
+        (void)snprintf(name, sizeof name, "%s.%s", l->module, vectors[v].name);
+        LATHE_TRY(lathe_decoder_add_vector(list, i, name, l->n_heads, vectors[v].value));
+    }
+    LATHE_TRY(lathe_decoder_add_mamba_part(list, i, "conv1d", l->conv_bias, &t));
+    t = (lathe_model_tensor){.rows = inner + xbc + l->n_heads,
+                             .cols = width,
+                             .init_scale = list->d->init_range,
+                             .role = LATHE_ROLE_MATRIX,
+                             .init = LATHE_INIT_NORMAL};
+    LATHE_TRY(lathe_decoder_add_mamba_part(list, i, "in_proj", l->in_bias, &t));
+    const lathe_model_tensor norm = {
+        .rows = inner, .role = LATHE_ROLE_NORM, .init = LATHE_INIT_ONE};
+    if (l->norm != LATHE_MAMBA_NO_NORM)
+        LATHE_TRY(lathe_decoder_add_mamba_part(list, i, "norm", 0, &norm));
+    t.rows = width;
+    t.cols = inner;
+    return lathe_decoder_add_mamba_part(list, i, "out_proj", l->out_bias, &t);
+}
+
 static inline lathe_status lathe_decoder_add_attention(const lathe_tensor_list *list, int32_t i)
 {
     const lathe_decoder_layer *l = &list->d->layers[i];
@@ -187,6 +233,10 @@ static inline lathe_status lathe_decoder_add_attention(const lathe_tensor_list *
         return lathe_decoder_add_delta(list, i);
     if (l->latent != NULL)
         return lathe_decoder_add_latent(list, i);
+    if (l->mamba != NULL)
+        LATHE_TRY(lathe_decoder_add_mamba(list, i));
+    if (l->mamba != NULL && !l->mamba->beside)
+        return LATHE_OK;
     LATHE_TRY(lathe_decoder_add_sinks(list, i));
     LATHE_TRY(lathe_decoder_add_linear(list, i, n->q, per_head * q, width, bias, per_head * head));
     LATHE_TRY(lathe_decoder_add_linear(list, i, n->k, kv, width, bias, head));

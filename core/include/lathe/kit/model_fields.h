@@ -182,6 +182,31 @@
         LATHE_FIELD_INT("linear_num_value_heads", "32", 1, 65536.0, "heads",                       \
                         "heads of values in a linear layer: a multiple of linear_num_key_heads")
 
+/** Keys of layers with the state space of Mamba-2. */
+#define LATHE_MAMBA_FIELDS                                                                         \
+    LATHE_REQUIRED_INT("mamba_n_heads", 1, 65536.0, "heads", "heads of a state space"),            \
+        LATHE_FIELD_INT("mamba_d_head", NULL, 1, 512.0, "channels",                                \
+                        "size of a head of a state space; unset: its channels / mamba_n_heads"),   \
+        LATHE_FIELD_INT("mamba_n_groups", "1", 1, 65536.0, "groups",                               \
+                        "groups of heads, each with a B and a C of its own"),                      \
+        LATHE_FIELD_INT("mamba_d_state", "256", 1, 512.0, "channels", "size of B and C"),          \
+        LATHE_FIELD_INT("mamba_d_conv", "4", 1, 16.0, "tokens",                                    \
+                        "tokens that the convolution of a state space reads"),                     \
+        {"mamba_conv_bias",                                                                        \
+         LATHE_T_BOOL,                                                                             \
+         LATHE_FIELD_NULLABLE,                                                                     \
+         "true",                                                                                   \
+         LATHE_NO_RANGE,                                                                           \
+         NULL,                                                                                     \
+         NULL,                                                                                     \
+         "bias of the convolution; null: none"},                                                   \
+        LATHE_FIELD_BOOL("mamba_proj_bias", "false",                                               \
+                         "biases in the projections of a state space"),                            \
+        LATHE_FIELD_INT("mamba_chunk_size", "256", 1, 1e9, "tokens",                               \
+                        "changes nothing: Lathe's chunks have 64 tokens"),                         \
+        LATHE_FIELD_TABLE("time_step_limit",                                                       \
+                          "lower and upper limit of the steps of a state space; unset: none")
+
 /** Keys of rotary positions, which the core reads for describe()'s ropes. */
 #define LATHE_ROPE_FIELDS(theta)                                                                   \
     LATHE_POSITIVE("rope_theta", theta, 1e18, "base of the rotary frequencies"),                   \
