@@ -83,8 +83,9 @@ lathe_status lathe_fused_lora_read(const json_t *config, const char *key, const 
     const int64_t n = lathe_desc_count(&t->desc), joined = t->desc.dims[is_a ? 0 : 1];
     *out = NULL;
     if (t->desc.rank != 2 || r < 1 || joined % r != 0 || (!is_a && t->desc.dims[0] % n_parts != 0))
-        return lathe_error(LATHE_E_SHAPE,
-                           "%s: '%s' is no matrix of rank %lld for each of several experts",
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: '%s' is no matrix of rank %lld, the r of adapter_config.json, for "
+                           "each of several experts",
                            t->file, t->name, (long long)r);
     float *whole = malloc((size_t)n * sizeof *whole + 1);
     float *turned = is_a ? NULL : malloc((size_t)(n / n_parts) * sizeof *turned + 1);
