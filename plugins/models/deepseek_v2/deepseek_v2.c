@@ -4,8 +4,9 @@
 
 static const lathe_field fields[] = {
     LATHE_MODEL_FIELDS("deepseek_v2", "false"),
-    LATHE_DECODER_FIELDS_WITH(
-        "2048", LATHE_HEAD_DIM_FIELD(NULL, "rotated channels of a head; only qk_rope_head_dim")),
+    LATHE_DECODER_FIELDS_OF("2048",
+                            LATHE_FIELD_INT("num_key_value_heads", NULL, 1, 65536.0, "heads",
+                                            "only num_attention_heads; unset: as many")),
     LATHE_POSITIVE("rms_norm_eps", "1e-6", 1.0, "added to the mean square in RMSNorm"),
     LATHE_ROPE_FIELDS("10000.0"),
     LATHE_LATENT_FIELDS("1536"),
