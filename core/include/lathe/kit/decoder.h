@@ -415,8 +415,8 @@ static inline lathe_status lathe_decoder_read_limits(lathe_decoder *d)
 {
     const lathe_keys *k = &d->keys;
     const lathe_value *v = lathe_key(k, "time_step_limit");
-    const char *why = "expected two numbers above 0, a lower and an upper limit; the upper one may "
-                      "be {\"__float__\": \"Infinity\"}";
+    const char *why = "expected a lower limit of at least 0 and an upper one that is not below it, "
+                      "or {\"__float__\": \"Infinity\"}";
     if (v == NULL || !v->is_set)
         return LATHE_OK;
     char *end;
