@@ -260,7 +260,8 @@ static lathe_status check_allowed(const lathe_run *run)
             return lathe__run_refuse(
                 run, "checkpoint", "allow_changed",
                 "checkpoint.allow_changed names \"%s\"; expected keys of [stage], [adapter], "
-                "[quant], [moe], [reward] or [teacher], as \"stage.beta\"; other keys may change without "
+                "[quant], [moe], [reward] or [teacher], as \"stage.beta\"; other keys may change "
+                "without "
                 "permission, or not at all",
                 list->strs[i]);
     return LATHE_OK;

@@ -143,7 +143,7 @@
         LATHE_POSITIVE("routed_scaling_factor", scale, 1e6,                                        \
                        "factor of the weights of the experts"),                                    \
         LATHE_FIELD_BOOL("output_router_logits", "false",                                          \
-                         "changes nothing: moe.balance_loss adds a load balancing loss"),                \
+                         "changes nothing: moe.balance_loss adds a load balancing loss"),          \
         LATHE_FIELD_INT("num_nextn_predict_layers", "1", 0, 10000.0, "layers",                     \
                         "layers of multi-token prediction after the others; they are not "         \
                         "computed, and not saved")
