@@ -107,7 +107,11 @@ static void set_family(settings *s, const lathe_plugin *family)
                  {"v_head_dim", 16},
                  {"n_group", 1},
                  {"topk_group", 1},
-                 {"first_k_dense_replace", 1}};
+                 {"first_k_dense_replace", 1},
+                 {"mamba_n_heads", 4},
+                 {"mamba_d_head", 32},
+                 {"mamba_d_ssm", 128},
+                 {"mamba_d_state", 16}};
     const lathe_field *type = field_of(family, "model_type");
     cr_assert(type && type->choices, "%s", family->name);
     set(s, "model.model_type=%.*s", (int)strcspn(type->choices, "|"), type->choices);
