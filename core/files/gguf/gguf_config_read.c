@@ -358,11 +358,11 @@ static lathe_status read_all(reader *r)
     LATHE_TRY(read_experts(r));
     LATHE_TRY(take(r, "embedding_length", "hidden_size", &width));
     LATHE_TRY(take(r, "block_count", "num_hidden_layers", &n_layers));
-    LATHE_TRY(leave_out_predicted(r, &n_layers));
     if (n_layers > lathe_gguf_count(r->file))
         return lathe_error(LATHE_E_CONFIG, "%s: the key %s is %lld, but the file has %lld tensors",
                            lathe_gguf_path(r->file), r->key, (long long)n_layers,
                            (long long)lathe_gguf_count(r->file));
+    LATHE_TRY(leave_out_predicted(r, &n_layers));
     LATHE_TRY(take(r, "feed_forward_length", name_of(f->ffn_key, "intermediate_size"), &ffn));
     LATHE_TRY(
         take(r, "context_length", name_of(f->positions_key, "max_position_embeddings"), &unused));
