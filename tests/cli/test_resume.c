@@ -215,7 +215,7 @@ Test(resume_refusal, permission_for_other_keys_is_refused)
         snprintf(arguments, sizeof arguments, "--checkpoint.allow_changed '[\"%s\"]'", names[i]);
         snprintf(says, sizeof says,
                  "--checkpoint.allow_changed: error: checkpoint.allow_changed names \"%s\"; "
-                 "expected keys of [stage], [adapter], [quant], [reward] or [teacher]",
+                 "expected keys of [stage], [adapter], [quant], [moe], [reward] or [teacher]",
                  names[i]);
         expect_refused(arguments, says);
     }

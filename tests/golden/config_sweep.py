@@ -34,6 +34,8 @@ logging.disable_progress_bar()
 torch.set_num_threads(1)
 DATA = pathlib.Path(__file__).parent / "data" / "config_edits"
 ABSENT = object()
+# With the other number, two experts are chosen with scores that are equal but for rounding, which differs between processors.
+SEEDS = {"granitemoehybrid": 5}
 PROMPTS = [[(i * 37 + 11) % 61 + 3 for i in range(n)] for n in (5, 40, 90)]
 SHAPE = dict(vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=128, bos_token_id=1, eos_token_id=2, pad_token_id=0,
@@ -209,7 +211,7 @@ def agree(a, b):
 
 
 def weights_of(family, base, folder):
-    torch.manual_seed(3)
+    torch.manual_seed(SEEDS.get(family, 3))
     kind = {"model_type": family, **base}
     (folder / "config.json").write_text(json.dumps(kind))
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=torch.float32)

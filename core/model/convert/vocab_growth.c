@@ -10,6 +10,7 @@
 #include "base/new_folder.h"
 #include "files/gguf/model_files.h"
 #include "files/safetensors/st_writer.h"
+#include "model/family/config_resize.h"
 #include "model/family/weights.h"
 #include "tokenizer/json/token_growth.h"
 #include "tokenizer/json/tokenizer_file.h"

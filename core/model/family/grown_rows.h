@@ -52,8 +52,4 @@ lathe_status lathe_grown_weights(const lathe_safetensors *set, const lathe_model
 lathe_status lathe_model_config_weights(const lathe_model_config *config, const char *folder,
                                         lathe_safetensors **out);
 
-/** Appends text[0, n), a config.json, with another vocab_size, which the text model of several has
- *  in text_config. All other bytes stay as they are: other numbers keep their digits. */
-void lathe_config_text_resize(const char *text, int64_t n, int64_t rows, lathe_buffer *out);
-
 #endif

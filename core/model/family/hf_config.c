@@ -15,7 +15,7 @@
 #include "base/model_path.h"
 #include "files/gguf/model_files.h"
 #include "model/family/classifier.h"
-#include "model/family/grown_rows.h"
+#include "model/family/config_resize.h"
 #include "model/family/hf_config_keys.h"
 #include "model/family/model_values.h"
 #include "model/family/quant_beside.h"

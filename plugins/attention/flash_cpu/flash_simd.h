@@ -124,8 +124,8 @@ INLINE vf vexp2(vf x)
     const vf n = _mm512_roundscale_ps(x, 8);
     const vf f = x - n;
 #else
-    const vf magic = vset(0x1.8p23f); /* adding it puts round(x) into the low bits */
-    const vf t = vmax(x, vset(-126.0f));
+    const vf magic = vset(0x1.8p23f);    /* adding it puts round(x) into the low bits */
+    const vf t = vmax(vset(-126.0f), x); /* in this order NaN stays NaN */
     const vf r = t + magic;
     const vf f = t - (r - magic);
 #endif
@@ -138,7 +138,8 @@ INLINE vf vexp2(vf x)
 #if defined(__AVX512F__)
     return _mm512_scalef_ps(p, n);
 #else
-    return (vf)((vu)p + ((vu)r << 23)); /* overflows for masked scores, whose result is discarded */
+    /* overflows for masked scores, whose result is discarded; the NaN of inf - inf stays one */
+    return (vf)((vu)p + ((vu)r << 23));
 #endif
 }
 

@@ -249,11 +249,11 @@ static inline lathe_status lathe_decoder_attend(const lathe_decoder_at *at, int3
                                   .n_heads = s->n_heads,
                                   .n_kv_heads = s->n_kv_heads,
                                   .head_dim = s->head_dim,
-                                  .value_dim = s->value_dim,
                                   .window = s->window,
                                   .causal = at->b->key_end == LATHE_NONE,
                                   .fused_qkv = fused,
-                                  .batch = at->b->batch};
+                                  .batch = at->b->batch,
+                                  .value_dim = s->value_dim};
     char name[256];
     lathe_val in[8] = {q,
                        fused ? LATHE_NONE : k,
