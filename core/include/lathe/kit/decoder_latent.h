@@ -27,7 +27,7 @@ static inline lathe_status lathe_latent_rotate(const lathe_decoder_at *at, int32
 {
     const lathe_decoder_layer *l = &at->d->layers[at->layer];
     const lathe_op_attrs attrs = {
-        .head_dim = dim, .interleaved = l->interleaved, .start = dim - l->latent->rope_dim};
+        .head_dim = dim, .start = dim - l->latent->rope_dim, .interleaved = l->interleaved};
     lathe_val in[3] = {x, at->b->positions, LATHE_NONE};
     LATHE_TRY(at->b->rope(at->b->ctx, l->rope, &in[2]));
     return lathe_decoder_node(at, LATHE_OP_ROPE, &attrs, in, 3, label, out);
