@@ -68,7 +68,9 @@ static lathe_status open_weights(growing *r)
 static lathe_status write_grown(const lathe_st_tensor *t, int64_t index, lathe_st_writer *w)
 {
     const int64_t size = lathe_dtype_bytes(t->desc.dtype), n = lathe_desc_count(&t->desc);
-    const int64_t cols = t->desc.dims[t->desc.rank - 1], fits = PART_BYTES / size / cols;
+    const int64_t last = t->desc.rank > 0 ? t->desc.dims[t->desc.rank - 1] : 1;
+    const int64_t cols = last > 0 ? last : 1; /* a file may hold a tensor without elements */
+    const int64_t fits = size > 0 ? PART_BYTES / size / cols : 1;
     const int64_t part = (fits > 1 ? fits : 1) * cols;
     void *data = malloc((size_t)(part * size));
     lathe_status status = data ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "rows of %s", t->name);
