@@ -419,9 +419,9 @@ static inline lathe_status lathe_decoder_read_limits(lathe_decoder *d)
                       "or {\"__float__\": \"Infinity\"}";
     if (v == NULL || !v->is_set)
         return LATHE_OK;
-    char *end;
+    char *end = NULL;
     const double low = v->s[0] == '[' ? strtod(v->s + 1, &end) : -1.0;
-    if (!(low >= 0.0) || *end != ',')
+    if (!(low >= 0.0) || end == NULL || *end != ',')
         return lathe_key_refuse(k, "time_step_limit", why);
     d->mamba.dt_min = low;
     if (strcmp(end, ",{\"__float__\":\"Infinity\"}]") == 0)
