@@ -76,10 +76,13 @@ Test(cli_convert, a_folder_goes_to_gguf_and_back_bit_for_bit)
         const int is_whole = strstr(output, "is not applied by llama.cpp") == NULL;
         cr_expect_eq(is_whole, strcmp(models[i][0], "mistral") != 0, "%s: %s", models[i][0],
                      output);
+        /* the rotary base of Hunyuan is computed from alpha, and a GGUF file has it in f32: the
+         * tokens are the same, the last bits of the log-probabilities need not be */
+        const char *of = strcmp(models[i][0], "hunyuan") == 0 ? "cut -d ']' -f 1" : "cat";
         (void)snprintf(command, sizeof command,
-                       "for x in %s back; do " GENERATE "$x.text || exit 1; done; "
-                       "test -s back.text && cmp %s.text back.text",
-                       models[i][0], models[i][0]);
+                       "for x in %s back; do " GENERATE "$x.all || exit 1; %s $x.all >$x.text; "
+                       "done; test -s back.text && cmp %s.text back.text",
+                       models[i][0], of, models[i][0]);
         cr_expect_eq(is_whole ? run(command) : 0, 0, "%s: %s", models[i][0], output);
         (void)run("rm -rf m.gguf m2.gguf back back2");
     }
