@@ -6,8 +6,8 @@
  *
  *   embedding  y = W[t] + M[t] (D - F)         head  x W^T + (x (D - F)^T) M^T
  *
- * Of the tokens in the list y is D's row, of others W's. The weight itself is not copied: a copy
- * with the rows in it would be as large as the matrix, and so would its gradient.
+ * y is D's row for the tokens in the list, and W's row for others. The weight itself is not copied:
+ * a copy with the rows in it would be as large as the matrix, and so would its gradient.
  */
 #ifndef LATHE_EXEC_TOKEN_ROWS_H
 #define LATHE_EXEC_TOKEN_ROWS_H

@@ -392,7 +392,7 @@ SCAN_RULE void scan_forward_item(const scan_args *a, int64_t item, float *scratc
 
 /* ---- backward ---- */
 
-/* dbeta_t, then the gradient of r_t, beta_t du_t, in the place of du_t. */
+/* Computes dbeta_t, and overwrites du_t with the gradient of r_t, which is beta_t du_t. */
 SCAN_RULE void scan_weigh_backward(const scan_head *h, int64_t t, const scan_work *w)
 {
     const int64_t v = h->vld;

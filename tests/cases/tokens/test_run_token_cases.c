@@ -249,6 +249,29 @@ Test(run_token_cases, a_plan_counts_the_rows_and_writes_nothing)
     expect("echo '<x>' | " LATHE " tokenizer encode new - 2>&1", 0, "259");
 }
 
+/* A row belongs to its token: the rows of one adapter went to the tokens of another run, and
+ * merging two such adapters wrote beyond the smaller matrix. */
+Test(run_token_cases, rows_do_not_go_to_other_tokens)
+{
+    static const char *const lists[] = {"<a>,<b>", "<x>,<y>", "c1,c2,c3,c4,c5,c6,c7,c8"};
+    for (int i = 0; i < 3; i++) {
+        char command[512];
+        (void)snprintf(command, sizeof command,
+                       LATHE " train run.toml --tokenizer.add_tokens '%s' --adapter.name lora "
+                             "--checkpoint.dir s%d 2>&1",
+                       lists[i], i);
+        expect(command, 0, "step-00000004");
+    }
+    expect(LATHE " merge m s0 s1 -o both 2>&1", 2, "their tokenizer.json differ");
+    expect(LATHE " merge m s0 s2 -o both 2>&1", 2, "rows for tokens");
+    cr_expect_neq(run("test -e both"), 0);
+    expect(LATHE " train run.toml --model.path s0 --tokenizer.add_tokens '<x>,<y>' 2>&1", 2,
+           "--tokenizer.add_tokens: error: tokenizer.add_tokens differs from that of the adapter");
+    expect(LATHE " train run.toml" ADD "--adapter.name lora --adapter.modules_to_save "
+                 "'[\"embed_tokens\"]' --train.max_steps 1 2>&1",
+           0, "out/step-00000001");
+}
+
 Test(run_token_cases, mistakes_are_named)
 {
     expect(LATHE " train run.toml --tokenizer.add_tokens a,a 2>&1", 2, "named twice");

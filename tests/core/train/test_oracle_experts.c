@@ -273,18 +273,21 @@ Test(oracle_experts, biases_of_routers_move_by_the_load_as_in_pytorch)
     cr_assert_eq(system(line), 0); /* NOLINT(cert-env33-c,concurrency-mt-unsafe): a test's folder */
 }
 
-/* A bias that moves must be saved, and there must be one. */
+/* A bias that moves must be saved, also with an average of the weights, and there must be one. */
 Test(oracle_experts, a_rate_without_a_bias_that_is_saved_is_refused)
 {
-    static const char *const models[] = {"olmoe", "glm4_moe", "glm4_moe"};
-    static const char *const adapters[] = {"full", "lora", "full"};
-    for (int i = 0; i < 3; i++) {
-        char model[300], adapter[40];
-        const lathe_status want = i < 2 ? LATHE_E_CONFIG : LATHE_OK;
+    static const char *const models[] = {"olmoe", "glm4_moe", "glm4_moe", "glm4_moe"};
+    static const char *const adapters[] = {"full", "lora", "full", "full"};
+    static const char *const averages[] = {"none", "none", "ema", "none"};
+    for (int i = 0; i < 4; i++) {
+        char model[300], adapter[40], average[40];
+        const lathe_status want = i < 3 ? LATHE_E_CONFIG : LATHE_OK;
+        (void)snprintf(average, sizeof average, "train.weight_average=%s", averages[i]);
         (void)snprintf(model, sizeof model, "model.path=" MODELS "%s", models[i]);
         (void)snprintf(adapter, sizeof adapter, "adapter.name=%s", adapters[i]);
         const char *const settings[] = {model,
                                         adapter,
+                                        average,
                                         "moe.bias_rate=0.001",
                                         "data.seq_len=16",
                                         "train.micro_batch_size=2",
